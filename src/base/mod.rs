@@ -1,0 +1,7 @@
+//! Floor 0: values and clocks that know nothing of hosts or probes.
+
+pub mod clock;
+pub mod counter;
+pub mod fault;
+pub mod stats;
+pub mod units;

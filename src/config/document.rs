@@ -1,0 +1,1 @@
+//! YAML text to typed sections; every complaint has file, line, column and the nearest known key.

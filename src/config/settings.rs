@@ -1,0 +1,160 @@
+//! The core keys of the configuration, as typed and defaulted. Kinds read their own options.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use crate::base::units::{Bytes, Rate, Seconds};
+use crate::model::job::EngineKind;
+
+/// Everything a configuration file can say, except the kinds' own options.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    /// Addresses to listen on; the command line's `--listen` replaces them.
+    pub listen: Vec<String>,
+    pub sample: SampleSettings,
+    pub targets: Vec<TargetSettings>,
+    /// `None`: the default probes on every target.
+    pub probes: Option<Vec<ProbeSettings>>,
+    pub guard: GuardSettings,
+    pub first_run: FirstRun,
+}
+
+/// What the samplers look at.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SampleSettings {
+    pub every: Seconds,
+    pub disks: BTreeMap<String, DiskSettings>,
+    pub links: BTreeMap<String, LinkSettings>,
+    /// Glob patterns on kernel names, after the class rules; `include` wins over `exclude`.
+    pub disk_filter: Filter,
+    pub link_filter: Filter,
+    /// Most devices per sampler; what the cap drops is counted.
+    pub devices_max: usize,
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Filter {
+    pub include: Vec<String>,
+    pub exclude: Vec<String>,
+}
+
+/// What an operator declares of a disk that the kernel can't know.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct DiskSettings {
+    pub media: Option<Media>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Media {
+    Hdd,
+    Ssd,
+    Nvme,
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LinkSettings {
+    /// Line rate of one direction.
+    pub rate: Option<Rate>,
+}
+
+/// A directory or raw device that probes may exercise.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TargetSettings {
+    pub name: String,
+    pub path: PathBuf,
+    /// `None`: yes, except for the default target on copy-on-write, thin and network file systems.
+    pub writes: Option<bool>,
+    /// Size of the ballast file; `None`: min(512 MiB, 1 % of free space), at least 64 MiB or none.
+    pub ballast: Option<Bytes>,
+    /// Device bytes that probes may write a day.
+    pub budget: Bytes,
+    /// Run even when a rotational disk may be asleep.
+    pub wake: bool,
+    /// True for the one that nobody configured.
+    pub is_default: bool,
+}
+
+/// One probe as configured; `options` under the kind's own name are the kind's to read.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ProbeSettings {
+    pub name: String,
+    pub kind: String,
+    pub target: String,
+    pub every: Option<Seconds>,
+    pub engine: Option<EngineKind>,
+    /// Place in the document, to read the options and to complain about: index in `probes`.
+    pub index: usize,
+}
+
+/// When probes may run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GuardSettings {
+    /// The one switch that stops all probes.
+    pub probes: bool,
+    /// Everything but the run itself.
+    pub dry_run: bool,
+    pub allowed_hours: Vec<Hours>,
+    pub blackout: Vec<Hours>,
+    /// Free space that must stay: the larger of a share and an amount.
+    pub reserve_share: f64,
+    pub reserve: Bytes,
+}
+
+/// A daily span of wall-clock time, minutes after midnight in a zone `utc_offset` minutes east of UTC.
+/// `from > to` goes over midnight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hours {
+    pub from: u32,
+    pub to: u32,
+    pub utc_offset: i32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FirstRun {
+    /// A first pass at start: by hand.
+    Now,
+    /// At an offset by host hash, at least 10 minutes after boot: units and packages.
+    Spread,
+}
+
+impl Default for SampleSettings {
+    fn default() -> Self {
+        Self {
+            every: Seconds(1.0),
+            disks: BTreeMap::new(),
+            links: BTreeMap::new(),
+            disk_filter: Filter::default(),
+            link_filter: Filter::default(),
+            devices_max: 256,
+        }
+    }
+}
+
+impl Default for GuardSettings {
+    fn default() -> Self {
+        Self {
+            probes: true,
+            dry_run: false,
+            allowed_hours: Vec::new(),
+            blackout: Vec::new(),
+            reserve_share: 0.05,
+            reserve: Bytes(2 << 30),
+        }
+    }
+}
+
+/// Budget of a target where none is set: 2 GiB a day.
+pub const BUDGET_DEFAULT: Bytes = Bytes(2 << 30);
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            listen: vec![":9847".into()],
+            sample: SampleSettings::default(),
+            targets: Vec::new(),
+            probes: None,
+            guard: GuardSettings::default(),
+            first_run: FirstRun::Now,
+        }
+    }
+}

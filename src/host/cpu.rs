@@ -1,0 +1,1 @@
+//! /proc/stat, pressure stall information, cgroup CPU limits.

@@ -1,0 +1,1 @@
+//! /proc/diskstats and the queue facts of block devices.

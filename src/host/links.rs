@@ -1,0 +1,1 @@
+//! /proc/net/dev, interface speed and class; TCP counters of /proc/net/snmp and netstat.

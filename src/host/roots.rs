@@ -1,0 +1,166 @@
+//! Where /proc, /sys and / are, and bounded, looping reads of kernel files.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use crate::base::fault::Fault;
+
+/// Roots of everything that is read of the host. Tests and containers move them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Roots {
+    pub procfs: PathBuf,
+    pub sysfs: PathBuf,
+    /// Prefix of mount points, taken off what people see.
+    pub rootfs: PathBuf,
+}
+
+impl Default for Roots {
+    fn default() -> Self {
+        Self { procfs: "/proc".into(), sysfs: "/sys".into(), rootfs: "/".into() }
+    }
+}
+
+impl Roots {
+    pub fn proc(&self, relative: &str) -> PathBuf {
+        self.procfs.join(relative)
+    }
+
+    pub fn sys(&self, relative: &str) -> PathBuf {
+        self.sysfs.join(relative)
+    }
+}
+
+/// No kernel file that is read here is longer; a longer one is cut at a line's end.
+pub const FILE_BYTES_MAX: usize = 8 << 20;
+/// One attribute of sysfs.
+const ATTRIBUTE_BYTES_MAX: usize = 4096;
+const FIRST_BUFFER: usize = 16 << 10;
+
+/// A kernel file that stays open and is read again each tick.
+///
+/// A seq_file answers at most a page a read (fs/seq_file.c), so reads loop at contiguous offsets
+/// until nothing comes. A file that can't be opened yet is tried again on each read.
+#[derive(Debug)]
+pub struct KeptFile {
+    path: PathBuf,
+    file: Option<File>,
+    buffer: Vec<u8>,
+}
+
+impl KeptFile {
+    pub fn new(path: PathBuf) -> Self {
+        Self { path, file: None, buffer: Vec::new() }
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The whole file as it is now.
+    ///
+    /// # Errors
+    /// The kind follows errno; after an error the file is opened anew on the next read
+    /// (a kept sysfs file answers ENODEV for ever after its device is gone).
+    pub fn read(&mut self) -> Result<&[u8], Fault> {
+        let result = self.fill();
+        match result {
+            Ok(length) => Ok(&self.buffer[..length]),
+            Err(error) => {
+                self.file = None;
+                Err(Fault::os(self.path.display(), &error))
+            }
+        }
+    }
+
+    fn fill(&mut self) -> io::Result<usize> {
+        let file = match &self.file {
+            Some(file) => file,
+            None => self.file.insert(File::open(&self.path)?),
+        };
+        if self.buffer.is_empty() {
+            self.buffer.resize(FIRST_BUFFER, 0);
+        }
+        let mut length = 0;
+        loop {
+            if length == self.buffer.len() {
+                if length >= FILE_BYTES_MAX {
+                    return Ok(last_line_end(&self.buffer));
+                }
+                self.buffer.resize((length * 2).min(FILE_BYTES_MAX), 0);
+            }
+            match file.read_at(&mut self.buffer[length..], length as u64) {
+                Ok(0) => return Ok(length),
+                Ok(n) => length += n,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+fn last_line_end(buffer: &[u8]) -> usize {
+    buffer.iter().rposition(|b| *b == b'\n').map_or(buffer.len(), |at| at + 1)
+}
+
+/// A whole file, once; at most [`FILE_BYTES_MAX`].
+pub fn read_file(path: &Path) -> Result<Vec<u8>, Fault> {
+    let mut kept = KeptFile::new(path.to_path_buf());
+    let length = kept.read()?.len();
+    kept.buffer.truncate(length);
+    Ok(kept.buffer)
+}
+
+/// One sysfs attribute, trimmed; `None` where it is absent, refused or not text: attributes come and
+/// go with drivers (EINVAL, EOPNOTSUPP, ENODEV, EIO are all normal).
+pub fn attribute(path: &Path) -> Option<String> {
+    let file = File::open(path).ok()?;
+    let mut buffer = vec![0; ATTRIBUTE_BYTES_MAX];
+    let length = file.read_at(&mut buffer, 0).ok()?;
+    buffer.truncate(length);
+    let text = String::from_utf8(buffer).ok()?;
+    Some(text.trim_matches(|c: char| c.is_whitespace() || c == '\0').to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    #[test]
+    fn a_file_longer_than_a_page_comes_whole_each_time() {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        for i in 0..20_000 {
+            writeln!(file, "line {i}").unwrap();
+        }
+        let mut kept = KeptFile::new(file.path().to_path_buf());
+        let first = kept.read().unwrap().to_vec();
+        assert!(first.ends_with(b"line 19999\n"));
+        assert_eq!(kept.read().unwrap(), first);
+    }
+
+    #[test]
+    fn the_kernels_own_seq_files_come_whole() {
+        let mut kept = KeptFile::new("/proc/kallsyms".into());
+        let Ok(text) = kept.read() else { return };
+        assert!(text.len() > 4096 && text.ends_with(b"\n"));
+    }
+
+    #[test]
+    fn a_file_that_appears_later_is_read_then() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("late");
+        let mut kept = KeptFile::new(path.clone());
+        assert_eq!(kept.read().unwrap_err().kind, crate::base::fault::FaultKind::Missing);
+        std::fs::write(&path, "now\n").unwrap();
+        assert_eq!(kept.read().unwrap(), b"now\n");
+    }
+
+    #[test]
+    fn a_missing_attribute_is_absent() {
+        assert_eq!(attribute(Path::new("/sys/no/such/thing")), None);
+        assert_eq!(attribute(Path::new("/sys")), None);
+    }
+}

@@ -1,0 +1,1 @@
+//! Confinement of workers: no_new_privs, priority, Landlock, seccomp.

@@ -1,0 +1,1 @@
+//! The few raw system calls that rustix lacks.

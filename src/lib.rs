@@ -1,0 +1,15 @@
+#![doc = include_str!("../ARCHITECTURE.md")]
+
+pub mod base;
+pub mod cli;
+pub mod config;
+pub mod daemon;
+pub mod host;
+pub mod model;
+pub mod probe;
+pub mod publish;
+pub mod sample;
+pub mod schedule;
+pub mod web;
+pub mod worker;
+pub mod workload;

@@ -1,0 +1,378 @@
+//! What came of a run, what it cost, and what else was true while it ran.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::job::{Backing, Device, EngineKind, Profile};
+use crate::base::clock::Moment;
+use crate::base::fault::{Fault, FaultKind};
+use crate::base::stats::Histogram;
+use crate::base::units::{Bytes, Ratio, Seconds};
+
+/// Upper bounds of `loadline_probe_*_duration_seconds`: 20 us to 60 s by factors of 1.5 or less.
+pub const DURATION_BOUNDS: &[f64] = &[
+    0.00002, 0.00003, 0.000045, 0.000065, 0.0001, 0.00015, 0.00022, 0.00033, 0.0005, 0.00075,
+    0.0011, 0.0016, 0.0024, 0.0036, 0.0054, 0.008, 0.012, 0.018, 0.027, 0.04, 0.06, 0.09, 0.13,
+    0.19, 0.28, 0.42, 0.63, 0.94, 1.4, 2.1, 3.1, 4.6, 6.9, 10.3, 15.4, 23.1, 34.6, 45.5, 60.5,
+];
+
+/// Why a run did not take place. The `reason` of `loadline_probe_skips_total`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Skip {
+    /// Other work on the device or host.
+    Busy,
+    /// Too little space, or none.
+    Full,
+    /// The day's write budget is spent.
+    Budget,
+    /// A spun-down disk is left asleep.
+    Asleep,
+    /// The host runs on battery.
+    Battery,
+    /// Outside the allowed hours, or in a blackout.
+    Hours,
+    /// Probes are switched off, or this is a dry run.
+    Off,
+    /// An earlier worker is still stuck on these devices.
+    Hung,
+    /// Another loadline holds the turn or the target.
+    Locked,
+    /// It may not write there.
+    ReadOnly,
+    /// loadline was asked to stop.
+    Stopped,
+}
+
+impl Skip {
+    pub const ALL: [Skip; 11] = [
+        Skip::Busy,
+        Skip::Full,
+        Skip::Budget,
+        Skip::Asleep,
+        Skip::Battery,
+        Skip::Hours,
+        Skip::Off,
+        Skip::Hung,
+        Skip::Locked,
+        Skip::ReadOnly,
+        Skip::Stopped,
+    ];
+
+    pub fn label(self) -> &'static str {
+        match self {
+            Skip::Busy => "busy",
+            Skip::Full => "full",
+            Skip::Budget => "budget",
+            Skip::Asleep => "asleep",
+            Skip::Battery => "battery",
+            Skip::Hours => "hours",
+            Skip::Off => "off",
+            Skip::Hung => "hung",
+            Skip::Locked => "locked",
+            Skip::ReadOnly => "read_only",
+            Skip::Stopped => "stopped",
+        }
+    }
+}
+
+/// One execution's end.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    Done(Box<Done>),
+    /// `partial` holds what was measured before the fault, for a person; it is never exported.
+    Failed {
+        fault: Fault,
+        partial: Option<Box<Done>>,
+    },
+    Skipped {
+        skip: Skip,
+        text: String,
+        partial: Option<Box<Done>>,
+    },
+    /// The worker does not answer and can't be killed.
+    Hung {
+        text: String,
+    },
+}
+
+impl Outcome {
+    pub fn failed(kind: FaultKind, text: impl Into<String>) -> Self {
+        Outcome::Failed { fault: Fault::new(kind, text), partial: None }
+    }
+
+    pub fn skipped(skip: Skip, text: impl Into<String>) -> Self {
+        Outcome::Skipped { skip, text: text.into(), partial: None }
+    }
+}
+
+/// The worker's last word, by task.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reply {
+    Inspected(Box<Inspection>),
+    /// Bytes written now; 0 when the file was already whole.
+    LaidOut {
+        written: Bytes,
+    },
+    Ran(Outcome),
+    GivenBack {
+        freed: Bytes,
+    },
+    Saved,
+    Failed(Fault),
+    Skipped {
+        skip: Skip,
+        text: String,
+    },
+}
+
+/// What a look at a target found.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Inspection {
+    /// Mount point the target lies on, as the host sees it.
+    pub mount_point: String,
+    pub filesystem: String,
+    /// Mount source: `/dev/sda1`, `server:/export`.
+    pub source: String,
+    pub backing: Backing,
+    /// Every overwrite there is kept by somebody: btrfs, ZFS, bcachefs, visibly thin volumes.
+    pub copy_on_write: bool,
+    pub read_only: bool,
+    pub size: Bytes,
+    pub available: Bytes,
+    /// Free share of inodes; `None` where the file system has none to count.
+    pub inodes_free: Option<Ratio>,
+    /// Leaf disks under the target; empty where they can't be seen.
+    pub devices: Vec<Device>,
+    /// Size of a whole ballast file there now.
+    pub ballast: Option<Bytes>,
+}
+
+/// Everything a run measured.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Done {
+    pub legs: Vec<Measured>,
+    pub evidence: Evidence,
+    pub flags: Flags,
+    pub cost: Cost,
+}
+
+/// Results of one leg.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Measured {
+    pub profile: Profile,
+    pub engine: EngineKind,
+    /// Why this engine, where it wasn't the first choice.
+    pub engine_reason: String,
+    pub direct: bool,
+    /// To the last completion, the final flush included; the ramp is not.
+    pub elapsed: Seconds,
+    pub reads: Direction,
+    pub writes: Direction,
+    pub flush: Option<Seconds>,
+    pub seed: u64,
+    /// Operations a second in intervals of 100 ms.
+    pub rates: Vec<f32>,
+    /// fio's slope rule over `rates`: |least-squares slope| under 10 % of the mean per leg.
+    pub steady: Option<bool>,
+    pub errors: u64,
+    pub short_operations: u64,
+}
+
+/// One direction of one leg.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Direction {
+    pub operations: u64,
+    pub bytes: Bytes,
+    /// Mean of total latency, submission to completion.
+    pub latency_mean: Option<Seconds>,
+    /// `(q, seconds)`, only those with at least 10 / (1 - q) operations behind them.
+    pub latency: Vec<(f64, Seconds)>,
+    pub durations: Histogram,
+}
+
+impl Measured {
+    pub fn operations(&self) -> u64 {
+        self.reads.operations + self.writes.operations
+    }
+
+    /// Operations a second, reads and writes together.
+    pub fn operations_per_second(&self) -> f64 {
+        per_second(self.operations() as f64, self.elapsed)
+    }
+}
+
+/// `amount` over `time`; 0 where no time passed.
+pub fn per_second(amount: f64, time: Seconds) -> f64 {
+    if time.0 > 0.0 { amount / time.0 } else { 0.0 }
+}
+
+/// What the worker saw around and during its run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Evidence {
+    pub devices: Vec<DeviceUse>,
+    /// Bytes written at the leaf devices / bytes the probe wrote.
+    pub write_amplification: Option<f64>,
+    /// Bytes read at the leaf devices / bytes the probe read.
+    pub device_read_share: Option<f64>,
+    /// Foreign bytes a second in the quiet windows / the run's bytes a second.
+    pub foreign_share: Option<f64>,
+    /// CPU seconds of the worker / seconds of the run.
+    pub cpu: Option<f64>,
+    pub steal: Option<Ratio>,
+    /// Share of the run in which the worker's cgroup was CPU-throttled.
+    pub throttled: Option<Ratio>,
+}
+
+/// What one leaf device did during the run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct DeviceUse {
+    pub device: String,
+    pub busy: Ratio,
+    pub queue: f64,
+    pub read_bytes: Bytes,
+    pub written_bytes: Bytes,
+}
+
+/// Validity of a run; each is a series of `loadline_probe_flag`. `None` = can't be known here.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Flags {
+    /// The page cache was not in the path.
+    pub direct: Option<bool>,
+    /// Every block read had been written with unique data before.
+    pub prefilled: Option<bool>,
+    pub steady: Option<bool>,
+    /// Something above the device answered: less than half of the bytes reached the leaves.
+    pub cached: Option<bool>,
+    /// Others used the device meanwhile.
+    pub contended: Option<bool>,
+    pub cpu_limited: Option<bool>,
+    pub throttled: Option<bool>,
+    /// Under a second: teaches no ceiling.
+    pub short: Option<bool>,
+}
+
+impl Flags {
+    pub fn each(&self) -> [(&'static str, Option<bool>); 8] {
+        [
+            ("direct", self.direct),
+            ("prefilled", self.prefilled),
+            ("steady", self.steady),
+            ("cached", self.cached),
+            ("contended", self.contended),
+            ("cpu_limited", self.cpu_limited),
+            ("throttled", self.throttled),
+            ("short", self.short),
+        ]
+    }
+}
+
+/// What a run cost its host.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Cost {
+    pub read_bytes: Bytes,
+    /// The larger of what the probe wrote and what its leaf devices did (journals, copies).
+    pub written_bytes: Bytes,
+    pub cpu: Seconds,
+}
+
+/// The host as the last windows saw it, own runs left out: what the guard decides on.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Conditions {
+    pub at: Moment,
+    /// By kernel name, leaf disks only.
+    pub disks: BTreeMap<String, DiskCondition>,
+    /// Share of time some task waited for I/O.
+    pub io_pressure: Option<Ratio>,
+    pub cpu_idle: Option<Ratio>,
+    /// An md array is resyncing.
+    pub resync: bool,
+    pub on_battery: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct DiskCondition {
+    pub busy: Option<Ratio>,
+    pub queue: Option<f64>,
+    pub in_flight: u64,
+    pub rotational: Option<bool>,
+    /// Since the last foreign operation.
+    pub idle_for: Seconds,
+}
+
+/// Own activity on devices, so that gauges can leave it out. Open-ended while a run is on.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct OwnRuns(pub Vec<OwnRun>);
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct OwnRun {
+    pub devices: Vec<String>,
+    pub from: Moment,
+    /// `None` while the run is on.
+    pub until: Option<Moment>,
+}
+
+impl OwnRuns {
+    /// Seconds of `[from, to]` in which an own run was active on `device`.
+    pub fn overlap(&self, device: &str, from: Moment, to: Moment) -> Seconds {
+        let mut spans: Vec<_> = self
+            .0
+            .iter()
+            .filter(|run| run.devices.iter().any(|d| d == device))
+            .map(|run| {
+                (run.from.mono.max(from.mono), run.until.map_or(to.mono, |u| u.mono.min(to.mono)))
+            })
+            .filter(|(start, end)| start < end)
+            .collect();
+        spans.sort();
+        let mut covered = from.mono;
+        let mut total = 0.0;
+        for (start, end) in spans {
+            let start = start.max(covered);
+            total += end.saturating_sub(start).as_secs_f64();
+            covered = covered.max(end);
+        }
+        Seconds(total)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn at(seconds: u64) -> Moment {
+        Moment { mono: Duration::from_secs(seconds), ..Moment::default() }
+    }
+
+    #[test]
+    fn overlapping_own_runs_count_once() {
+        let run = |from, until: Option<u64>| OwnRun {
+            devices: vec!["sda".into()],
+            from: at(from),
+            until: until.map(at),
+        };
+        let own = OwnRuns(vec![run(2, Some(5)), run(4, None)]);
+        assert_eq!(own.overlap("sda", at(0), at(10)), Seconds(8.0));
+        assert_eq!(own.overlap("sda", at(0), at(2)), Seconds(0.0));
+        assert_eq!(own.overlap("sdb", at(0), at(10)), Seconds(0.0));
+    }
+
+    #[test]
+    fn duration_buckets_are_fine_and_reach_from_20_us_to_a_minute() {
+        assert!(DURATION_BOUNDS.windows(2).all(|w| w[1] / w[0] <= 1.501 && w[1] > w[0]));
+        assert!(DURATION_BOUNDS[0] <= 20e-6 && DURATION_BOUNDS[DURATION_BOUNDS.len() - 1] >= 60.0);
+        assert!(DURATION_BOUNDS.iter().all(|b| b.fract() != 0.0), "no bound is an integer `le`");
+    }
+
+    #[test]
+    fn skips_are_the_same_word_on_the_wire_and_in_the_label() {
+        for skip in Skip::ALL {
+            assert_eq!(serde_json::to_string(&skip).unwrap(), format!("\"{}\"", skip.label()));
+        }
+    }
+}

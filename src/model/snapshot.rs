@@ -1,0 +1,122 @@
+//! One immutable value that holds all that is published. Web and page see nothing else.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::metric::Point;
+use super::outcome::{Done, Skip};
+use crate::base::clock::Moment;
+use crate::base::fault::FaultKind;
+use crate::base::stats::Histogram;
+use crate::base::units::{Bytes, Ratio, Seconds};
+
+#[derive(Clone, Debug, Default)]
+pub struct Snapshot {
+    pub at: Moment,
+    /// What the samplers, probes and judges say; withheld when the snapshot is stale.
+    pub points: Vec<Point>,
+    /// What loadline says of itself; always served.
+    pub itself: Vec<Point>,
+    pub host: HostFacts,
+    pub resources: Vec<Resource>,
+    pub probes: Vec<ProbeView>,
+    /// What can't be known or done, and how to change that; shown on the page.
+    pub notes: Vec<String>,
+}
+
+/// Facts about the host, read once at start.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct HostFacts {
+    pub name: String,
+    pub system: String,
+    pub kernel: String,
+    pub cpus: usize,
+    pub boot_id: String,
+}
+
+/// A disk or a link, as the page shows it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Resource {
+    pub device: String,
+    pub class: ResourceClass,
+    /// `hdd (virtio: medium unknown)`, `1 Gbit/s`, `speed unknown`.
+    pub facts: String,
+    /// The live load in one phrase per direction; empty before the first window.
+    pub load: Vec<(&'static str, String)>,
+    /// Share of time busy, or of the line rate used; `None` where it can't be known.
+    pub share: Option<Ratio>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ResourceClass {
+    Disk,
+    Link,
+}
+
+/// Where a probe stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum ProbeState {
+    #[default]
+    Waiting,
+    Running {
+        since: Moment,
+    },
+    Hung {
+        since: Moment,
+    },
+}
+
+/// All that is known of one configured probe.
+#[derive(Clone, Debug, Default)]
+pub struct ProbeView {
+    pub name: Arc<str>,
+    pub kind: &'static str,
+    pub target: Arc<str>,
+    /// In words: `rand_read 4 KiB, 2 jobs x depth 4`.
+    pub summary: String,
+    pub profile: Arc<str>,
+    pub every: Seconds,
+    pub next_due: Option<Moment>,
+    pub state: ProbeState,
+    pub runs: u64,
+    pub failures: BTreeMap<FaultKind, u64>,
+    pub skips: BTreeMap<Skip, u64>,
+    pub last_run: Option<Moment>,
+    pub last_run_seconds: Option<Seconds>,
+    pub last_success: Option<Moment>,
+    pub last: Option<Arc<Done>>,
+    /// Durations of all runs since start.
+    pub reads: Arc<Histogram>,
+    pub writes: Arc<Histogram>,
+    /// Newest first; failures are kept when successes would push them out.
+    pub history: Vec<HistoryEntry>,
+}
+
+impl ProbeView {
+    /// A result is published for three intervals; after that it is absent, never frozen.
+    pub fn fresh(&self, now: Moment) -> Option<&Arc<Done>> {
+        let at = self.last_success?;
+        let last = self.last.as_ref()?;
+        (now.since(at).0 <= 3.0 * self.every.0).then_some(last)
+    }
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct HistoryEntry {
+    pub at: Moment,
+    pub ok: bool,
+    /// `292/s, p50 21 ms` or the reason it failed or was skipped.
+    pub text: String,
+}
+
+/// Budget and space of a target, as last known.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct TargetView {
+    pub name: Arc<str>,
+    pub path: String,
+    pub budget_remaining: Option<Bytes>,
+    pub size: Option<Bytes>,
+    pub available: Option<Bytes>,
+    pub read_bytes: u64,
+    pub written_bytes: u64,
+}

@@ -1,0 +1,1 @@
+//! Floor 4: when probes may run. Pure over an injected clock.

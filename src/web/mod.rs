@@ -1,0 +1,1 @@
+//! Floor 7: HTTP. Sees only what is published.
