@@ -1,1 +1,11 @@
-fn main() {}
+//! The only place that exits. A worker is dispatched before anything else, so that no thread and no
+//! runtime exists before it confines itself.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    if std::env::args_os().nth(1).is_some_and(|first| first == "worker") {
+        return ExitCode::from(loadline::worker::child::main());
+    }
+    ExitCode::from(loadline::cli::main())
+}

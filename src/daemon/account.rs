@@ -1,0 +1,244 @@
+//! Outcomes into what is shown: counts, last results, history, bytes spent.
+
+use std::sync::Arc;
+
+use super::board::Board;
+use super::plan::{Plan, PlannedProbe};
+use crate::base::clock::Moment;
+use crate::base::fault::{Fault, FaultKind};
+use crate::base::stats::Histogram;
+use crate::base::units::{Bytes, Seconds};
+use crate::model::job::Profile;
+use crate::model::outcome::{Cost, DURATION_BOUNDS, Done, Inspection, Outcome, Skip};
+use crate::model::snapshot::{HistoryEntry, ProbeState, ProbeView, TargetView};
+
+/// Entries of history per probe.
+const HISTORY_MAX: usize = 12;
+/// In-flight bytes of a monitoring run are at most what the target moves in this time: a deeper
+/// queue is everybody's latency.
+const IN_FLIGHT_SECONDS_MAX: f64 = 0.1;
+/// Depth in bytes before any rate is known: 8 x 1 MiB.
+const IN_FLIGHT_BYTES_UNKNOWN: f64 = 8.0 * 1048576.0;
+
+/// Views for every planned probe and target; what is known of those that stay is kept.
+pub fn new_views(board: &Board, plan: &Plan) {
+    let mut shared = board.lock();
+    let old_probes = std::mem::take(&mut shared.probes);
+    let old_targets = std::mem::take(&mut shared.targets);
+    shared.probes = plan
+        .probes
+        .iter()
+        .map(|probe| {
+            let target: Arc<str> = Arc::from(plan.targets[probe.target].name.as_str());
+            let old = old_probes.iter().find(|v| v.name == probe.name && v.target == target);
+            let empty = || Arc::new(Histogram::new(DURATION_BOUNDS));
+            let mut view = old.cloned().unwrap_or_else(|| ProbeView {
+                reads: empty(),
+                writes: empty(),
+                ..ProbeView::default()
+            });
+            view.name = Arc::clone(&probe.name);
+            view.kind = probe.kind.name;
+            view.target = target;
+            view.summary = probe.shape.summary.clone();
+            view.profile = Arc::from(probe.shape.profile.as_str());
+            view.every = probe.every;
+            view
+        })
+        .collect();
+    shared.targets = plan
+        .targets
+        .iter()
+        .map(|target| {
+            let old = old_targets.iter().find(|v| *v.name == *target.name);
+            let mut view = old.cloned().unwrap_or_default();
+            view.name = Arc::from(target.name.as_str());
+            view.path = target.path.display().to_string();
+            view
+        })
+        .collect();
+}
+
+pub fn running(board: &Board, index: usize, now: Moment) {
+    if let Some(view) = board.lock().probes.get_mut(index) {
+        view.state = ProbeState::Running { since: now };
+    }
+}
+
+/// Takes the outcome of a probe that began at `began` and ended at `now`.
+pub fn record(board: &Board, index: usize, began: Moment, now: Moment, outcome: Outcome) {
+    let mut shared = board.lock();
+    let Some(view) = shared.probes.get_mut(index) else { return };
+    if matches!(view.state, ProbeState::Running { .. }) {
+        view.state = ProbeState::Waiting;
+    }
+    let name = &view.name;
+    match &outcome {
+        Outcome::Done(_) => tracing::info!(probe = %name, "{}", headline(&outcome)),
+        Outcome::Skipped { .. } => tracing::info!(probe = %name, "{}", headline(&outcome)),
+        _ => tracing::warn!(probe = %name, "{}", headline(&outcome)),
+    }
+    remember(&mut view.history, HistoryEntry {
+        at: now,
+        ok: matches!(outcome, Outcome::Done(_)),
+        text: headline(&outcome),
+    });
+    match outcome {
+        Outcome::Skipped { skip, .. } => {
+            *view.skips.entry(skip).or_default() += 1;
+            return;
+        }
+        Outcome::Failed { fault, .. } => *view.failures.entry(fault.kind).or_default() += 1,
+        Outcome::Hung { .. } => *view.failures.entry(FaultKind::Hung).or_default() += 1,
+        Outcome::Done(done) => {
+            view.last_success = Some(now);
+            merge_durations(view, &done);
+            view.last = Some(Arc::new(*done));
+        }
+    }
+    view.runs += 1;
+    view.last_run = Some(now);
+    view.last_run_seconds = Some(now.since(began));
+}
+
+fn merge_durations(view: &mut ProbeView, done: &Done) {
+    for leg in &done.legs {
+        Arc::make_mut(&mut view.reads).merge(&leg.reads.durations);
+        Arc::make_mut(&mut view.writes).merge(&leg.writes.durations);
+    }
+}
+
+/// Newest first; when it is full the oldest success goes, so that failures outlive successes.
+fn remember(history: &mut Vec<HistoryEntry>, entry: HistoryEntry) {
+    history.insert(0, entry);
+    if history.len() > HISTORY_MAX {
+        let oldest_success = history.iter().rposition(|e| e.ok);
+        history.remove(oldest_success.unwrap_or(history.len() - 1));
+    }
+}
+
+/// One line for log and page.
+pub fn headline(outcome: &Outcome) -> String {
+    match outcome {
+        Outcome::Done(done) => done.legs.iter().map(leg_line).collect::<Vec<_>>().join("; "),
+        Outcome::Failed { fault, .. } => format!("failed ({}): {fault}", fault.kind.label()),
+        Outcome::Skipped { skip, text, .. } => format!("skipped ({}): {text}", skip.label()),
+        Outcome::Hung { text } => format!("hung: {text}"),
+    }
+}
+
+fn leg_line(leg: &crate::model::outcome::Measured) -> String {
+    let bytes = (leg.reads.bytes.0 + leg.writes.bytes.0) as f64;
+    let rate = crate::base::units::Rate(crate::model::outcome::per_second(bytes, leg.elapsed));
+    let median = [&leg.reads, &leg.writes]
+        .into_iter()
+        .max_by_key(|d| d.operations)
+        .and_then(|d| d.latency.first().map(|(_, s)| *s).or(d.latency_mean));
+    let latency = median.map_or(String::new(), |s: Seconds| format!(", {s}"));
+    format!("{} {:.0}/s, {rate}{latency}", leg.profile.name, leg.operations_per_second())
+}
+
+/// The legs of a run, their depth lowered where the target's last rate would make the queue long.
+pub fn bounded_legs(board: &Board, probe: &PlannedProbe) -> Vec<Profile> {
+    let shared = board.lock();
+    let last = shared
+        .probes
+        .iter()
+        .find(|view| view.name == probe.name)
+        .and_then(|view| view.last.clone());
+    let mut legs = probe.shape.legs.clone();
+    for (index, leg) in legs.iter_mut().enumerate() {
+        let rate = last.as_ref().and_then(|done| done.legs.get(index)).map(|measured| {
+            let bytes = (measured.reads.bytes.0 + measured.writes.bytes.0) as f64;
+            crate::model::outcome::per_second(bytes, measured.elapsed)
+        });
+        let most = rate.map_or(IN_FLIGHT_BYTES_UNKNOWN, |r| r * IN_FLIGHT_SECONDS_MAX);
+        let per_depth = leg.block.0 as f64 * f64::from(leg.jobs);
+        // Small blocks are never a long queue in bytes; at least one operation is always in flight.
+        let depth = (most / per_depth).floor().max(1.0);
+        if leg.block.0 > 64 << 10 && f64::from(leg.depth) > depth {
+            leg.depth = depth as u32;
+        }
+    }
+    legs
+}
+
+/// What a run cost: what it says, or its worst case when it can't say.
+pub fn cost(outcome: &Outcome, worst: Bytes) -> Cost {
+    match outcome {
+        Outcome::Done(done) => done.cost,
+        Outcome::Failed { partial: Some(done), .. }
+        | Outcome::Skipped { partial: Some(done), .. } => done.cost,
+        Outcome::Skipped { partial: None, .. } => Cost::default(),
+        Outcome::Failed { partial: None, .. } | Outcome::Hung { .. } => {
+            Cost { written_bytes: worst, ..Cost::default() }
+        }
+    }
+}
+
+pub fn charge(board: &Board, target: usize, cost: Cost, remaining: Option<Bytes>) {
+    if let Some(view) = board.lock().targets.get_mut(target) {
+        view.read_bytes += cost.read_bytes.0;
+        view.written_bytes += cost.written_bytes.0;
+        view.budget_remaining = remaining.or(view.budget_remaining);
+    }
+}
+
+pub fn charge_layout(board: &Board, target: usize, written: Bytes) {
+    if let Some(view) = board.lock().targets.get_mut(target) {
+        view.written_bytes += written.0;
+    }
+}
+
+/// Space of a target: absent while it doesn't answer.
+pub fn show_target(
+    board: &Board,
+    target: usize,
+    inspection: Option<&Inspection>,
+    remaining: Option<Bytes>,
+) {
+    if let Some(view) = board.lock().targets.get_mut(target) {
+        view.size = inspection.map(|i| i.size);
+        view.available = inspection.map(|i| i.available);
+        view.budget_remaining = remaining.or(view.budget_remaining);
+    }
+}
+
+/// A fault of the worker as the outcome of its probe.
+pub fn fault_outcome(fault: Fault) -> Outcome {
+    match fault.kind {
+        FaultKind::Hung => Outcome::Hung { text: fault.text },
+        FaultKind::Full => Outcome::skipped(Skip::Full, fault.text),
+        _ => Outcome::Failed { fault, partial: None },
+    }
+}
+
+pub fn foreign_reply() -> Fault {
+    Fault::new(FaultKind::Internal, "the worker answered another question")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failures_outlive_successes_in_the_history() {
+        let mut history = Vec::new();
+        let entry = |ok, n: usize| HistoryEntry { at: Moment::default(), ok, text: n.to_string() };
+        remember(&mut history, entry(false, 0));
+        for n in 1..40 {
+            remember(&mut history, entry(true, n));
+        }
+        assert_eq!(history.len(), HISTORY_MAX);
+        assert_eq!(history.last().unwrap().text, "0", "the failure is still there");
+        assert_eq!(history[0].text, "39");
+    }
+
+    #[test]
+    fn a_run_that_can_not_say_what_it_wrote_costs_its_worst_case() {
+        let worst = Bytes(7);
+        let hung = Outcome::Hung { text: String::new() };
+        assert_eq!(cost(&hung, worst).written_bytes, worst);
+        assert_eq!(cost(&Outcome::skipped(Skip::Busy, ""), worst).written_bytes, Bytes(0));
+    }
+}

@@ -1,0 +1,83 @@
+//! What the lanes share: the probing lane writes where probes stand, the sampling lane writes the
+//! host's conditions and puts both into each snapshot.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::plan::Plan;
+use super::state::Discard;
+use crate::base::clock::Moment;
+use crate::model::outcome::{Conditions, OwnRun, OwnRuns};
+use crate::model::snapshot::{ProbeView, TargetView};
+
+#[derive(Debug, Default)]
+pub struct Board(Mutex<Shared>);
+
+/// Held only for copies and small changes: no call under this lock reads the host or waits.
+#[derive(Debug, Default)]
+pub struct Shared {
+    /// The plan in force; lanes compare it by pointer to see a reload.
+    pub plan: Option<Arc<Plan>>,
+    pub conditions: Conditions,
+    pub own: OwnRuns,
+    pub probes: Vec<ProbeView>,
+    pub targets: Vec<TargetView>,
+    pub notes: Vec<String>,
+    pub sandbox: BTreeMap<String, bool>,
+    pub discarded: BTreeMap<&'static str, u64>,
+    pub reload_ok: bool,
+    pub reload_at: Option<Moment>,
+}
+
+/// Own runs that ended longer ago no longer touch any window.
+const OWN_RUN_KEPT_SECONDS: f64 = 30.0;
+
+impl Board {
+    pub fn lock(&self) -> MutexGuard<'_, Shared> {
+        // A lane that panicked left values, never half-made ones: each change is one assignment.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Shared {
+    pub fn begin_own_run(&mut self, devices: Vec<String>, now: Moment) {
+        self.own.0.retain(|run| {
+            run.until.is_none_or(|until| now.since(until).0 < OWN_RUN_KEPT_SECONDS)
+        });
+        self.own.0.push(OwnRun { devices, from: now, until: None });
+    }
+
+    /// Ends the open own run; what a stuck worker does after that is foreign load.
+    pub fn end_own_run(&mut self, now: Moment) {
+        for run in self.own.0.iter_mut().filter(|run| run.until.is_none()) {
+            run.until = Some(now);
+        }
+    }
+
+    pub fn count_discard(&mut self, discard: Discard) {
+        *self.discarded.entry(discard.label()).or_default() += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::base::clock::{Clock, ManualClock};
+
+    #[test]
+    fn an_own_run_is_open_until_it_ends_and_forgotten_later() {
+        let clock = ManualClock::starting_at(0);
+        let mut shared = Shared::default();
+        let from = clock.now();
+        shared.begin_own_run(vec!["sda".into()], from);
+        clock.advance(Duration::from_secs(3));
+        assert_eq!(shared.own.overlap("sda", from, clock.now()).0, 3.0);
+        shared.end_own_run(clock.now());
+        clock.advance(Duration::from_secs(60));
+        assert_eq!(shared.own.overlap("sda", from, clock.now()).0, 3.0);
+        shared.begin_own_run(vec!["sdb".into()], clock.now());
+        assert_eq!(shared.own.0.len(), 1, "the old run is gone");
+    }
+}

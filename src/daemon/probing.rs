@@ -1,0 +1,440 @@
+//! The probing lane: one probe at a time, each through the guard, each in a worker process.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::account;
+use super::board::Board;
+use super::plan::{Plan, PlannedProbe};
+use super::state::{self, State};
+use super::supervise::{Halt, Pulse};
+use super::targets::{Targets, ballast_size};
+use crate::base::clock::{Clock, Moment};
+use crate::base::fault::Fault;
+use crate::base::units::{Bytes, Seconds};
+use crate::host::roots::Roots;
+use crate::model::job::{Job, Place, Region, Run, Target, Task, WIRE_VERSION, What};
+use crate::model::outcome::{Outcome, Reply, Skip};
+use crate::model::snapshot::ProbeState;
+use crate::schedule::due::{Entry, Timetable};
+use crate::schedule::guard::{self, Request};
+use crate::schedule::turn::Turn;
+use crate::worker::{Ended, Runner, Stop};
+
+/// What the lane is given.
+pub struct Probing {
+    pub roots: Roots,
+    pub board: Arc<Board>,
+    pub clock: Arc<dyn Clock>,
+    pub halt: Halt,
+    /// Cancels the worker that is running.
+    pub stop: Stop,
+    pub runner: Arc<dyn Runner>,
+    pub state_directory: std::path::PathBuf,
+    /// Differs between hosts, so that they don't all probe at the same second.
+    pub host_seed: u64,
+}
+
+/// What the lane keeps between turns.
+pub struct Lane {
+    plan: Arc<Plan>,
+    timetable: Timetable,
+    pub targets: Targets,
+    pub state: State,
+    runs: u64,
+}
+
+/// Time for one open, look and answer of a healthy target.
+pub const INSPECT_DEADLINE: Duration = Duration::from_secs(5);
+const SAVE_DEADLINE: Duration = Duration::from_secs(5);
+/// Beyond its runtime a run may take this long to open, drain and flush.
+const RUN_GRACE: Duration = Duration::from_secs(40);
+/// Slowest disk that a ballast file is still laid out on.
+const LAYOUT_BYTES_PER_SECOND_MIN: u64 = 8 << 20;
+/// The lane looks around at least this often.
+const TURN: Duration = Duration::from_secs(1);
+
+impl Probing {
+    /// The lane's body: returns when halted.
+    pub fn run(&self, pulse: &Pulse) {
+        let Some(plan) = self.board.lock().plan.clone() else { return };
+        let mut lane = self.open(plan);
+        while !self.halt.is_set() {
+            self.beat(pulse, &lane);
+            self.take_new_plan(&mut lane);
+            let now = self.clock.now();
+            lane.targets.reap(&self.board, now);
+            if let Some(target) = lane.targets.due_for_inspection(now) {
+                self.inspect(&mut lane, target);
+                continue;
+            }
+            match lane.timetable.next(now) {
+                Some((index, due)) if due.mono <= now.mono => self.attempt(&mut lane, index),
+                next => {
+                    self.show_next(&lane);
+                    let wait = next.map_or(TURN, |(_, due)| due.mono.saturating_sub(now.mono));
+                    self.halt.sleep(wait.min(TURN));
+                }
+            }
+        }
+        self.save(&mut lane).unwrap_or_else(|fault| tracing::warn!("state not saved: {fault}"));
+    }
+
+    /// The state as a worker reads it, and a timetable for the plan.
+    fn open(&self, plan: Arc<Plan>) -> Lane {
+        let state = self.load_state();
+        let targets = Targets::new(&plan, &state, self.clock.now());
+        let timetable = self.timetable(&plan, &state);
+        account::new_views(&self.board, &plan);
+        Lane { plan, timetable, targets, state, runs: 0 }
+    }
+
+    fn timetable(&self, plan: &Plan, state: &State) -> Timetable {
+        let now = self.clock.now();
+        let entries: Vec<Entry> = plan
+            .probes
+            .iter()
+            .map(|probe| Entry { every: probe.every, writes: probe.written_bytes_max().0 > 0 })
+            .collect();
+        let mut timetable =
+            Timetable::new(entries, plan.settings.first_run, self.host_seed, now);
+        if plan.settings.first_run == crate::config::settings::FirstRun::Spread {
+            for (index, probe) in plan.probes.iter().enumerate() {
+                let last = state.last_runs.get(&probe.state_key(plan));
+                if let Some(ago) = last.map(|unix| now.unix_seconds() - unix)
+                    && (0.0..=probe.every.0).contains(&ago)
+                {
+                    let mono = now.mono.saturating_sub(Seconds(ago).duration());
+                    timetable.ran(index, Moment { mono, ..now });
+                }
+            }
+        }
+        timetable
+    }
+
+    /// A changed plan keeps what is known of probes and targets that are still there.
+    fn take_new_plan(&self, lane: &mut Lane) {
+        let Some(plan) = self.board.lock().plan.clone() else { return };
+        if Arc::ptr_eq(&plan, &lane.plan) {
+            return;
+        }
+        let before = std::mem::replace(&mut lane.plan, Arc::clone(&plan));
+        lane.timetable = self.timetable(&plan, &lane.state);
+        lane.targets.replan(&plan, self.clock.now());
+        account::new_views(&self.board, &plan);
+        let shared = self.board.lock();
+        for (index, probe) in plan.probes.iter().enumerate() {
+            let same = before.probes.iter().any(|b| {
+                b.name == probe.name
+                    && before.targets[b.target].name == plan.targets[probe.target].name
+                    && b.shape == probe.shape
+            });
+            if let (true, Some(last)) = (same, shared.probes.get(index).and_then(|v| v.last_run)) {
+                lane.timetable.ran(index, last);
+            }
+        }
+    }
+
+    /// One due probe: guard, ballast, budget, turn, run, account.
+    fn attempt(&self, lane: &mut Lane, index: usize) {
+        let plan = Arc::clone(&lane.plan);
+        let probe = &plan.probes[index];
+        let now = self.clock.now();
+        let outcome = match self.prepare(lane, probe) {
+            Ok(run) => self.execute(lane, index, run),
+            Err(outcome) => outcome,
+        };
+        let busy = matches!(&outcome, Outcome::Skipped { skip: Skip::Busy | Skip::Locked, .. });
+        if busy {
+            lane.timetable.postpone(index, now);
+        } else {
+            lane.timetable.ran(index, now);
+        }
+        lane.state.last_runs.insert(probe.state_key(&plan), now.unix_seconds());
+        account::record(&self.board, index, now, self.clock.now(), outcome);
+    }
+
+    /// Everything that must be true before a worker is started; else the outcome that says why not.
+    fn prepare(&self, lane: &mut Lane, probe: &PlannedProbe) -> Result<Run, Outcome> {
+        let plan = Arc::clone(&lane.plan);
+        let settings = &plan.targets[probe.target];
+        let skip = |(skip, text): (Skip, String)| Outcome::skipped(skip, text);
+        lane.targets.may_work(probe.target).map_err(skip)?;
+        let inspection = match lane.targets.inspection(probe.target) {
+            Some(inspection) => inspection.clone(),
+            None => return Err(lane.targets.why_unknown(probe.target)),
+        };
+        let size = ballast_size(settings, &inspection).map_err(skip)?;
+        let writes = probe.written_bytes_max();
+        let conditions = self.board.lock().conditions.clone();
+        let request = Request {
+            exempt_from_gate: probe.shape.exempt_from_gate,
+            devices: &inspection.devices,
+            inspection: Some(&inspection),
+            writes,
+            file: size,
+            wake: settings.wake,
+            may_write: settings.writes,
+            is_default: settings.is_default,
+        };
+        let guard_settings = &plan.settings.guard;
+        let now = self.clock.now();
+        guard::permit(&request, &conditions, guard_settings, now).map_err(skip)?;
+        let reserve = guard::reserve(guard_settings, inspection.size, size);
+        let devices: Vec<String> = inspection.devices.iter().map(|d| d.name.clone()).collect();
+        let target = target_of(settings);
+        if inspection.ballast != Some(size) && matches!(target.place, Place::Directory(_)) {
+            self.lay_out(lane, probe.target, (size, reserve), devices)?;
+        }
+        self.debit(lane, &settings.name, settings.budget, writes)?;
+        let region = match target.place {
+            Place::Directory(_) => Region::Ballast(size),
+            Place::Device(_) => Region::WholeDevice,
+        };
+        Ok(Run {
+            kind: probe.kind.name.into(),
+            region,
+            legs: account::bounded_legs(&self.board, probe),
+            engine: probe.engine,
+            seed: self.seed(lane),
+            devices: inspection.devices,
+            reserve,
+            procfs: self.roots.procfs.clone(),
+            quiet: probe.shape.quiet,
+            target,
+        })
+    }
+
+    /// A new seed each run, so that no run repeats another's offsets.
+    fn seed(&self, lane: &mut Lane) -> u64 {
+        lane.runs += 1;
+        let now = self.clock.now();
+        (now.wall.as_nanos() as u64) ^ self.host_seed.rotate_left((lane.runs % 64) as u32)
+    }
+
+    /// Worst-case bytes are debited and synced before a run; what it didn't use comes back after.
+    fn debit(
+        &self,
+        lane: &mut Lane,
+        target: &str,
+        a_day: Bytes,
+        writes: Bytes,
+    ) -> Result<(), Outcome> {
+        if writes.0 == 0 {
+            return Ok(());
+        }
+        let now = self.clock.now();
+        let budget = lane.state.budget(target, a_day, now);
+        budget
+            .debit(writes, now)
+            .map_err(|text| Outcome::skipped(Skip::Budget, text))?;
+        self.save(lane).map_err(|fault| {
+            lane.state.budget(target, a_day, now).refund(writes, Bytes(0), now);
+            Outcome::Failed { fault, partial: None }
+        })
+    }
+
+    fn execute(&self, lane: &mut Lane, index: usize, run: Run) -> Outcome {
+        let plan = Arc::clone(&lane.plan);
+        let probe = &plan.probes[index];
+        let turn = match self.take_turn() {
+            Ok(turn) => turn,
+            Err(outcome) => return outcome,
+        };
+        let time: f64 = run.legs.iter().map(|leg| leg.runtime.0 + leg.ramp.0).sum();
+        let deadline = Seconds(time + 2.0 * run.quiet.0).duration() + RUN_GRACE;
+        let devices: Vec<String> = run.devices.iter().map(|d| d.name.clone()).collect();
+        account::running(&self.board, index, self.clock.now());
+        let ended = self.work(lane, probe.target, Task::Run(run), (deadline, devices));
+        drop(turn);
+        let outcome = match ended {
+            Ok(Reply::Ran(outcome)) => outcome,
+            Ok(Reply::Skipped { skip, text }) => Outcome::skipped(skip, text),
+            Ok(Reply::Failed(fault)) | Err(fault) => account::fault_outcome(fault),
+            Ok(_) => account::fault_outcome(account::foreign_reply()),
+        };
+        let settings = &plan.targets[probe.target];
+        let cost = account::cost(&outcome, probe.written_bytes_max());
+        if probe.written_bytes_max().0 > 0 {
+            let now = self.clock.now();
+            lane.state
+                .budget(&settings.name, settings.budget, now)
+                .refund(probe.written_bytes_max(), cost.written_bytes, now);
+        }
+        account::charge(&self.board, probe.target, cost, lane.state.remaining(settings, self.clock.now()));
+        outcome
+    }
+
+    fn take_turn(&self) -> Result<Turn, Outcome> {
+        match Turn::try_take(&self.state_directory) {
+            Ok(Ok(turn)) => Ok(turn),
+            Ok(Err(holder)) => Err(Outcome::skipped(Skip::Locked, holder.to_string())),
+            Err(fault) => Err(Outcome::Failed { fault, partial: None }),
+        }
+    }
+
+    /// The ballast file, once; afterwards the target is looked at again.
+    fn lay_out(
+        &self,
+        lane: &mut Lane,
+        target: usize,
+        (bytes, reserve): (Bytes, Bytes),
+        devices: Vec<String>,
+    ) -> Result<(), Outcome> {
+        let plan = Arc::clone(&lane.plan);
+        let settings = &plan.targets[target];
+        let now = self.clock.now();
+        lane.state
+            .budget(&settings.name, settings.budget, now)
+            .lay_out(now)
+            .map_err(|text| Outcome::skipped(Skip::Budget, text))?;
+        let turn = self.take_turn()?;
+        let seed = self.seed(lane);
+        let task = Task::LayOut { target: target_of(settings), bytes, reserve, seed };
+        let deadline = Duration::from_secs(bytes.0 / LAYOUT_BYTES_PER_SECOND_MIN) + RUN_GRACE;
+        let reply = self.work(lane, target, task, (deadline, devices));
+        drop(turn);
+        match reply {
+            Ok(Reply::LaidOut { written }) => {
+                account::charge_layout(&self.board, target, written);
+                self.inspect(lane, target);
+                Ok(())
+            }
+            Ok(Reply::Skipped { skip, text }) => Err(Outcome::skipped(skip, text)),
+            Ok(Reply::Failed(fault)) | Err(fault) => Err(account::fault_outcome(fault)),
+            Ok(_) => Err(account::fault_outcome(account::foreign_reply())),
+        }
+    }
+
+    /// One worker on a target; own activity is marked, and a stuck worker blocks the target.
+    fn work(
+        &self,
+        lane: &mut Lane,
+        target: usize,
+        task: Task,
+        (deadline, devices): (Duration, Vec<String>),
+    ) -> Result<Reply, Fault> {
+        let job = Job { v: WIRE_VERSION, polite: true, task };
+        self.board.lock().begin_own_run(devices, self.clock.now());
+        let board = Arc::clone(&self.board);
+        let ended = self.runner.run(&job, deadline, &self.stop, &mut |what| {
+            if let What::Confined { parts } = what {
+                board.lock().sandbox = parts.iter().cloned().collect();
+            }
+        });
+        let now = self.clock.now();
+        self.board.lock().end_own_run(now);
+        match ended {
+            Ended::Replied(reply) => Ok(reply),
+            Ended::Failed(fault) => Err(fault),
+            Ended::Hung(stuck) => {
+                let fault = lane.targets.hang(target, stuck, &self.board, now);
+                lane.state.stuck = lane.targets.stuck_entries();
+                Err(fault)
+            }
+        }
+    }
+
+    /// Looks at a target; gives its ballast back when space has fallen under the reserve.
+    fn inspect(&self, lane: &mut Lane, target: usize) {
+        let plan = Arc::clone(&lane.plan);
+        let settings = &plan.targets[target];
+        let task = Task::Inspect {
+            target: target_of(settings),
+            procfs: self.roots.procfs.clone(),
+            sysfs: self.roots.sysfs.clone(),
+        };
+        let reply = self.work(lane, target, task, (INSPECT_DEADLINE, Vec::new()));
+        let now = self.clock.now();
+        let answer = match reply {
+            Ok(Reply::Inspected(inspection)) => Ok(*inspection),
+            Ok(Reply::Failed(fault)) | Err(fault) => Err(fault),
+            Ok(_) => Err(account::foreign_reply()),
+        };
+        lane.targets.inspected(target, answer, &self.board, now);
+        let remaining = lane.state.remaining(settings, now);
+        account::show_target(&self.board, target, lane.targets.inspection(target), remaining);
+        if lane.targets.must_give_back(target, &plan.settings.guard) {
+            tracing::warn!(target = settings.name, "free space is under the reserve: ballast is given back");
+            let task = Task::GiveBack { target: target_of(settings) };
+            let reply = self.work(lane, target, task, (RUN_GRACE, Vec::new()));
+            if let Ok(Reply::Failed(fault)) | Err(fault) = reply {
+                tracing::warn!(target = settings.name, "ballast not given back: {fault}");
+            }
+            lane.targets.forget_ballast(target);
+        }
+    }
+
+    fn load_state(&self) -> State {
+        let task = Task::Load {
+            directory: self.state_directory.clone(),
+            name: state::FILE_NAME.into(),
+        };
+        let job = Job { v: WIRE_VERSION, polite: false, task };
+        let text = match self.runner.run(&job, SAVE_DEADLINE, &self.stop, &mut |_| {}) {
+            Ended::Replied(Reply::Loaded { content }) => content,
+            Ended::Replied(Reply::Failed(fault)) | Ended::Failed(fault) => {
+                tracing::warn!("state not read, starting without: {fault}");
+                None
+            }
+            Ended::Replied(_) | Ended::Hung(_) => {
+                tracing::warn!("state not read, starting without: its directory does not answer");
+                None
+            }
+        };
+        let Some(text) = text else { return State::default() };
+        State::decode(&text).unwrap_or_else(|discard| {
+            tracing::warn!("state file set aside as state.discarded: {}", discard.label());
+            self.board.lock().count_discard(discard);
+            let aside = self.save_text("state.discarded", text);
+            aside.unwrap_or_else(|fault| tracing::warn!("not set aside: {fault}"));
+            State::default()
+        })
+    }
+
+    fn save(&self, lane: &mut Lane) -> Result<(), Fault> {
+        self.save_text(state::FILE_NAME, lane.state.encode())
+    }
+
+    fn save_text(&self, name: &str, content: String) -> Result<(), Fault> {
+        let task =
+            Task::Save { directory: self.state_directory.clone(), name: name.into(), content };
+        let job = Job { v: WIRE_VERSION, polite: false, task };
+        // Also while halting: what was spent must be known to the next start.
+        match self.runner.run(&job, SAVE_DEADLINE, &Stop::default(), &mut |_| {}) {
+            Ended::Replied(Reply::Saved) => Ok(()),
+            Ended::Replied(Reply::Failed(fault)) | Ended::Failed(fault) => Err(fault),
+            Ended::Replied(_) => Err(account::foreign_reply()),
+            Ended::Hung(stuck) => Err(stuck.fault("the state directory")),
+        }
+    }
+
+    fn show_next(&self, lane: &Lane) {
+        let mut shared = self.board.lock();
+        for (index, view) in shared.probes.iter_mut().enumerate() {
+            view.next_due = lane.timetable.due(index);
+            if matches!(view.state, ProbeState::Running { .. }) {
+                view.state = ProbeState::Waiting;
+            }
+        }
+    }
+
+    /// Silence is fine for as long as the longest worker may take.
+    fn beat(&self, pulse: &Pulse, lane: &Lane) {
+        let longest = lane
+            .plan
+            .probes
+            .iter()
+            .map(|p| p.shape.legs.iter().map(|l| l.runtime.0 + l.ramp.0).sum::<f64>())
+            .fold(0.0, f64::max);
+        let layout = Duration::from_secs((512 << 20) / LAYOUT_BYTES_PER_SECOND_MIN);
+        pulse.beat(self.clock.now(), Seconds(longest).duration() + layout + RUN_GRACE * 3);
+    }
+}
+
+/// A target as the worker knows it: a block device by its stable path, else a directory.
+pub fn target_of(settings: &crate::config::settings::TargetSettings) -> Target {
+    let path = settings.path.clone();
+    let place = if path.starts_with("/dev") { Place::Device(path) } else { Place::Directory(path) };
+    Target { name: settings.name.clone(), place }
+}

@@ -1,0 +1,290 @@
+//! The sampling lane: reads every sampler once a period on one OS thread and publishes a snapshot.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::board::Board;
+use super::itself::{self, *};
+use super::plan::Plan;
+use super::supervise::{Halt, Pulse};
+use crate::base::clock::{Clock, Moment};
+use crate::base::fault::{Fault, FaultKind};
+use crate::base::units::Seconds;
+use crate::host::roots::Roots;
+use crate::model::metric::{Label, Point, push_some};
+use crate::model::outcome::Conditions;
+use crate::model::snapshot::{HostFacts, Snapshot};
+use crate::probe;
+use crate::publish::Published;
+use crate::sample::{Kind, Reading, SAMPLERS, Sampler, Tick};
+
+/// What the lane is given.
+pub struct Sampling {
+    pub roots: Roots,
+    pub host: HostFacts,
+    pub board: Arc<Board>,
+    pub published: Arc<Published>,
+    pub clock: Arc<dyn Clock>,
+    pub halt: Halt,
+    pub started: Moment,
+    /// Pulses of all lanes, for `loadline_lane_restarts_total`.
+    pub pulses: Arc<std::sync::Mutex<Vec<Arc<Pulse>>>>,
+}
+
+/// One sampler and how it fares.
+struct Slot {
+    kind: &'static Kind,
+    label: Label,
+    sampler: Box<dyn Sampler>,
+    up: bool,
+    last_success: Option<Moment>,
+    read: Seconds,
+    rejected: u64,
+    said: Option<String>,
+}
+
+/// The samplers as opened for one plan.
+pub struct Samplers {
+    plan: Arc<Plan>,
+    slots: Vec<Slot>,
+    late: u64,
+}
+
+impl Samplers {
+    pub fn open(roots: &Roots, plan: Arc<Plan>) -> Self {
+        let slots = SAMPLERS
+            .iter()
+            .map(|kind| Slot {
+                kind,
+                label: Arc::from(kind.name),
+                sampler: (kind.open)(roots, &plan.settings.sample),
+                up: false,
+                last_success: None,
+                read: Seconds(0.0),
+                rejected: 0,
+                said: None,
+            })
+            .collect();
+        Self { plan, slots, late: 0 }
+    }
+}
+
+impl Sampling {
+    /// The lane's body: returns when halted.
+    pub fn run(&self, pulse: &Pulse) {
+        let Some(plan) = self.board.lock().plan.clone() else { return };
+        let mut samplers = Samplers::open(&self.roots, plan);
+        let mut due = self.clock.now();
+        loop {
+            let period = samplers.plan.settings.sample.every.duration();
+            pulse.beat(self.clock.now(), period * 3 + Duration::from_secs(5));
+            self.take_new_plan(&mut samplers);
+            let snapshot = self.tick(&mut samplers);
+            self.published.publish(snapshot);
+            let now = self.clock.now();
+            due = next_tick(due.mono, now.mono, period, &mut samplers.late, due);
+            if self.halt.sleep(due.mono.saturating_sub(now.mono)) {
+                return;
+            }
+        }
+    }
+
+    /// A changed plan reopens the samplers only when what they were told has changed.
+    fn take_new_plan(&self, samplers: &mut Samplers) {
+        let Some(plan) = self.board.lock().plan.clone() else { return };
+        if Arc::ptr_eq(&plan, &samplers.plan) {
+            return;
+        }
+        if plan.settings.sample == samplers.plan.settings.sample {
+            samplers.plan = plan;
+        } else {
+            let late = samplers.late;
+            *samplers = Samplers::open(&self.roots, plan);
+            samplers.late = late;
+        }
+    }
+
+    /// Reads everything once and puts a snapshot together.
+    pub fn tick(&self, samplers: &mut Samplers) -> Snapshot {
+        let at = self.clock.now();
+        let own = self.board.lock().own.clone();
+        let mut all = Reading::default();
+        for slot in &mut samplers.slots {
+            let tick = Tick { at, own: &own };
+            let settings = &samplers.plan.settings.sample;
+            let begun = self.clock.now();
+            match read_apart(slot, tick) {
+                Ok(reading) => take(&mut all, slot, reading, at),
+                Err(fault) => {
+                    if fault.kind == FaultKind::Internal {
+                        slot.sampler = (slot.kind.open)(&self.roots, settings);
+                    }
+                    say_once(slot, &fault);
+                }
+            }
+            slot.read = self.clock.now().since(begun);
+        }
+        all.conditions.at = at;
+        self.compose(samplers, all, at)
+    }
+
+    fn compose(&self, samplers: &Samplers, mut all: Reading, at: Moment) -> Snapshot {
+        let mut itself_points = Vec::with_capacity(64);
+        self.describe_itself(samplers, &all, &mut itself_points);
+        let (probes, targets, notes) = {
+            let mut shared = self.board.lock();
+            shared.conditions = std::mem::take(&mut all.conditions);
+            (shared.probes.clone(), shared.targets.clone(), shared.notes.clone())
+        };
+        for view in &probes {
+            probe::points(view, at, &mut all.points);
+        }
+        for target in &targets {
+            probe::target_points(target, &mut all.points);
+        }
+        all.notes.extend(notes);
+        Snapshot {
+            at,
+            points: all.points,
+            itself: itself_points,
+            host: self.host.clone(),
+            resources: all.resources,
+            probes,
+            notes: all.notes,
+        }
+    }
+
+    fn describe_itself(&self, samplers: &Samplers, all: &Reading, out: &mut Vec<Point>) {
+        out.push(itself::build_info());
+        for slot in &samplers.slots {
+            let label = [&slot.label];
+            out.push(Point::number(&SAMPLER_UP, &label, f64::from(u8::from(slot.up))));
+            let success = slot.last_success.map(|m| m.unix_seconds());
+            push_some(out, &SAMPLER_LAST_SUCCESS, &label, success);
+            out.push(Point::number(&SAMPLER_READ, &label, slot.read.0));
+            out.push(Point::number(&SAMPLER_REJECTED, &label, slot.rejected as f64));
+        }
+        out.push(Point::number(&SAMPLES_LATE, &[], samplers.late as f64));
+        out.push(Point::number(&DROPPED_DEVICES, &[], all.dropped_devices as f64));
+        let pulses =
+            self.pulses.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
+        for pulse in pulses {
+            let lane: Label = Arc::from(pulse.name);
+            out.push(Point::number(&LANE_RESTARTS, &[&lane], pulse.restarts() as f64));
+        }
+        let shared = self.board.lock();
+        out.push(Point::number(&CONFIG_RELOAD_OK, &[], f64::from(u8::from(shared.reload_ok))));
+        push_some(out, &CONFIG_RELOAD_AT, &[], shared.reload_at.map(|m| m.unix_seconds()));
+        for discard in super::state::Discard::ALL {
+            let count = shared.discarded.get(discard.label()).copied().unwrap_or(0);
+            out.push(Point::number(&STATE_DISCARDED, &[&Arc::from(discard.label())], count as f64));
+        }
+        for (part, held) in &shared.sandbox {
+            let part: Label = Arc::from(part.as_str());
+            out.push(Point::number(&SANDBOX, &[&part], f64::from(u8::from(*held))));
+        }
+        drop(shared);
+        itself::process(out, self.started);
+    }
+}
+
+/// A reading of one sampler alone: its fault or panic costs the others nothing.
+fn read_apart(slot: &mut Slot, tick: Tick<'_>) -> Result<Reading, Fault> {
+    let sampler = AssertUnwindSafe(&mut slot.sampler);
+    catch_unwind(move || {
+        let mut reading = Reading::default();
+        let sampler = sampler;
+        sampler.0.read(tick, &mut reading).map(|()| reading)
+    })
+    .unwrap_or_else(|_| {
+        Err(Fault::new(FaultKind::Internal, format!("the {} sampler panicked", slot.kind.name)))
+    })
+}
+
+fn take(all: &mut Reading, slot: &mut Slot, reading: Reading, at: Moment) {
+    slot.up = true;
+    slot.last_success = Some(at);
+    slot.said = None;
+    slot.rejected += reading.rejected;
+    all.points.extend(reading.points);
+    all.resources.extend(reading.resources);
+    all.notes.extend(reading.notes);
+    all.dropped_devices += reading.dropped_devices;
+    merge_conditions(&mut all.conditions, reading.conditions);
+}
+
+fn merge_conditions(all: &mut Conditions, one: Conditions) {
+    all.disks.extend(one.disks);
+    all.io_pressure = one.io_pressure.or(all.io_pressure);
+    all.cpu_idle = one.cpu_idle.or(all.cpu_idle);
+    all.resync |= one.resync;
+    all.on_battery |= one.on_battery;
+}
+
+/// A fault that stays is said once, not once a second.
+fn say_once(slot: &mut Slot, fault: &Fault) {
+    slot.up = false;
+    if slot.said.as_deref() != Some(fault.text.as_str()) {
+        tracing::warn!(sampler = slot.kind.name, "{fault}: {}", fault.kind.advice());
+        slot.said = Some(fault.text.clone());
+    }
+}
+
+/// The next absolute deadline; whole periods that were missed are skipped and counted, never caught up.
+fn next_tick(
+    due: Duration,
+    now: Duration,
+    period: Duration,
+    late: &mut u64,
+    from: Moment,
+) -> Moment {
+    let mut next = due + period;
+    if next < now {
+        let missed = (now - next).as_nanos() / period.as_nanos().max(1) + 1;
+        *late += u64::try_from(missed).unwrap_or(u64::MAX);
+        next = now + period;
+    }
+    Moment { mono: next, ..from }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stall_skips_ticks_and_counts_them() {
+        let s = Duration::from_secs;
+        let mut late = 0;
+        let on_time = next_tick(s(10), s(10), s(1), &mut late, Moment::default());
+        assert_eq!((on_time.mono, late), (s(11), 0));
+        let after = next_tick(s(10), s(14), s(1), &mut late, Moment::default());
+        assert_eq!((after.mono, late), (s(15), 4));
+    }
+
+    struct Panics;
+    impl Sampler for Panics {
+        fn read(&mut self, _: Tick<'_>, _: &mut Reading) -> Result<(), Fault> {
+            std::panic::resume_unwind(Box::new("a parser's fault"))
+        }
+    }
+
+    #[test]
+    fn a_sampler_that_panics_is_a_fault_of_its_own() {
+        let mut slot = Slot {
+            kind: SAMPLERS[0],
+            label: "x".into(),
+            sampler: Box::new(Panics),
+            up: true,
+            last_success: None,
+            read: Seconds(0.0),
+            rejected: 0,
+            said: None,
+        };
+        let own = Default::default();
+        let fault = read_apart(&mut slot, Tick { at: Moment::default(), own: &own }).unwrap_err();
+        assert_eq!(fault.kind, FaultKind::Internal);
+        say_once(&mut slot, &fault);
+        assert!(!slot.up);
+    }
+}

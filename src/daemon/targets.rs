@@ -1,0 +1,283 @@
+//! What is known of each target: its last inspection, and whether a worker is stuck on it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::board::Board;
+use super::plan::Plan;
+use super::state::{State, StuckEntry};
+use crate::base::clock::Moment;
+use crate::base::fault::{Fault, FaultKind};
+use crate::base::units::{Bytes, MIB};
+use crate::config::settings::{GuardSettings, TargetSettings};
+use crate::model::outcome::{Inspection, Outcome, Skip};
+use crate::model::snapshot::ProbeState;
+use crate::schedule::guard;
+use crate::worker::{Stuck, StuckRecord};
+
+/// At most this many workers may be stuck on one host; then nothing is started any more.
+const STUCK_MAX: usize = 4;
+const INSPECT_EVERY: Duration = Duration::from_secs(60);
+/// A target that just answered again is looked at sooner.
+const INSPECT_AGAIN: Duration = Duration::from_secs(5);
+/// Good inspections that bring a hung target back.
+const GOOD_ENOUGH: u32 = 2;
+const BALLAST_DEFAULT: u64 = 512 * MIB;
+const BALLAST_MIN: u64 = 64 * MIB;
+
+#[derive(Debug, Default)]
+struct Known {
+    name: String,
+    path: std::path::PathBuf,
+    inspection: Option<Inspection>,
+    fault: Option<Fault>,
+    next_inspection: Option<Moment>,
+    /// Good inspections still wanted before work goes on.
+    distrust: u32,
+}
+
+/// A worker that can't be killed: a child of ours, or one that an earlier daemon left.
+#[derive(Debug)]
+enum Held {
+    Child(Stuck),
+    Left,
+}
+
+#[derive(Debug)]
+struct StuckOn {
+    entry: StuckEntry,
+    held: Held,
+}
+
+#[derive(Debug, Default)]
+pub struct Targets {
+    known: Vec<Known>,
+    stuck: Vec<StuckOn>,
+}
+
+impl Targets {
+    pub fn new(plan: &Plan, state: &State, now: Moment) -> Self {
+        let stuck = state
+            .stuck
+            .iter()
+            .filter(|entry| entry.worker.still_there())
+            .map(|entry| StuckOn { entry: entry.clone(), held: Held::Left })
+            .collect();
+        let mut targets = Self { known: Vec::new(), stuck };
+        targets.replan(plan, now);
+        targets
+    }
+
+    /// Takes the plan's targets; what is known of those that stay is kept.
+    pub fn replan(&mut self, plan: &Plan, now: Moment) {
+        let mut before = std::mem::take(&mut self.known);
+        self.known = plan
+            .targets
+            .iter()
+            .map(|settings| {
+                let same = before
+                    .iter()
+                    .position(|k| k.name == settings.name && k.path == settings.path);
+                same.map(|at| before.swap_remove(at)).unwrap_or_else(|| Known {
+                    name: settings.name.clone(),
+                    path: settings.path.clone(),
+                    next_inspection: Some(now),
+                    distrust: u32::from(self.is_held(&settings.name, &[])) * GOOD_ENOUGH,
+                    ..Known::default()
+                })
+            })
+            .collect();
+    }
+
+    pub fn inspection(&self, target: usize) -> Option<&Inspection> {
+        self.known.get(target)?.inspection.as_ref()
+    }
+
+    /// The outcome of a probe whose target was never seen well.
+    pub fn why_unknown(&self, target: usize) -> Outcome {
+        match self.known.get(target).and_then(|k| k.fault.clone()) {
+            Some(fault) => Outcome::Failed { fault, partial: None },
+            None => Outcome::failed(FaultKind::Missing, "the target was not looked at yet"),
+        }
+    }
+
+    /// A target whose look is due and that no stuck worker holds.
+    pub fn due_for_inspection(&self, now: Moment) -> Option<usize> {
+        if self.stuck.len() >= STUCK_MAX {
+            return None;
+        }
+        self.known.iter().position(|known| {
+            known.next_inspection.is_some_and(|at| at.mono <= now.mono)
+                && !self.is_held(&known.name, &device_names(known))
+        })
+    }
+
+    /// Whether a worker may be started on a target at all.
+    pub fn may_work(&self, target: usize) -> Result<(), (Skip, String)> {
+        let Some(known) = self.known.get(target) else { return Ok(()) };
+        if self.stuck.len() >= STUCK_MAX {
+            return Err((Skip::Hung, format!("{STUCK_MAX} workers are stuck on this host")));
+        }
+        if self.is_held(&known.name, &device_names(known)) {
+            return Err((Skip::Hung, "a worker is stuck on this target or its devices".into()));
+        }
+        if known.distrust > 0 {
+            return Err((Skip::Hung, "it answers again, and is watched for a while".into()));
+        }
+        Ok(())
+    }
+
+    fn is_held(&self, name: &str, devices: &[String]) -> bool {
+        self.stuck.iter().any(|stuck| {
+            stuck.entry.target == name || stuck.entry.devices.iter().any(|d| devices.contains(d))
+        })
+    }
+
+    /// Takes what a look found.
+    pub fn inspected(
+        &mut self,
+        target: usize,
+        answer: Result<Inspection, Fault>,
+        board: &Board,
+        now: Moment,
+    ) {
+        let Some(known) = self.known.get_mut(target) else { return };
+        match answer {
+            Ok(inspection) => {
+                known.distrust = known.distrust.saturating_sub(1);
+                known.inspection = Some(inspection);
+                known.fault = None;
+            }
+            Err(fault) => {
+                if known.fault.as_ref().map(|f| &f.text) != Some(&fault.text) {
+                    tracing::warn!(target = known.name, "{fault}: {}", fault.kind.advice());
+                }
+                known.inspection = None;
+                known.fault = Some(fault);
+            }
+        }
+        let again = if known.distrust > 0 { INSPECT_AGAIN } else { INSPECT_EVERY };
+        known.next_inspection = Some(now.plus(again));
+        if known.distrust == 0 && known.fault.is_none() {
+            show_hung(board, target, None);
+        }
+    }
+
+    /// A worker did not die: its target is hung until it does, and two looks are good.
+    pub fn hang(&mut self, target: usize, stuck: Stuck, board: &Board, now: Moment) -> Fault {
+        let Some(known) = self.known.get_mut(target) else {
+            return stuck.fault("a target that is gone");
+        };
+        let fault = stuck.fault(&known.path.display().to_string());
+        tracing::error!(target = known.name, "{fault}: {}", fault.kind.advice());
+        known.distrust = GOOD_ENOUGH;
+        known.fault = Some(fault.clone());
+        let entry = StuckEntry {
+            target: known.name.clone(),
+            devices: device_names(known),
+            worker: stuck.record(),
+        };
+        self.stuck.push(StuckOn { entry, held: Held::Child(stuck) });
+        show_hung(board, target, Some(now));
+        fault
+    }
+
+    /// Lets go of workers that ended after all; their targets are looked at at once.
+    pub fn reap(&mut self, board: &Board, now: Moment) {
+        let mut free = Vec::new();
+        self.stuck.retain_mut(|stuck| {
+            let gone = match &mut stuck.held {
+                Held::Child(child) => child.reap(),
+                Held::Left => !stuck.entry.worker.still_there(),
+            };
+            if gone {
+                free.push(stuck.entry.target.clone());
+            }
+            !gone
+        });
+        for known in self.known.iter_mut().filter(|known| free.contains(&known.name)) {
+            tracing::info!(target = known.name, "the stuck worker ended; looking at it again");
+            known.next_inspection = Some(now);
+        }
+        for (index, known) in self.known.iter().enumerate() {
+            if self.is_held(&known.name, &device_names(known)) {
+                show_hung(board, index, Some(now));
+            }
+        }
+    }
+
+    pub fn stuck_entries(&self) -> Vec<StuckEntry> {
+        self.stuck.iter().map(|stuck| stuck.entry.clone()).collect()
+    }
+
+    pub fn must_give_back(&self, target: usize, settings: &GuardSettings) -> bool {
+        let Some(inspection) = self.inspection(target) else { return false };
+        let Some(ballast) = inspection.ballast else { return false };
+        inspection.available < guard::reserve(settings, inspection.size, ballast)
+    }
+
+    pub fn forget_ballast(&mut self, target: usize) {
+        if let Some(inspection) = self.known.get_mut(target).and_then(|k| k.inspection.as_mut()) {
+            inspection.ballast = None;
+        }
+    }
+}
+
+fn device_names(known: &Known) -> Vec<String> {
+    let devices = known.inspection.iter().flat_map(|i| &i.devices);
+    devices.map(|device| device.name.clone()).collect()
+}
+
+/// All probes of a hung target are hung, since the time the first was.
+fn show_hung(board: &Board, target: usize, since: Option<Moment>) {
+    let mut shared = board.lock();
+    let Some(plan) = shared.plan.clone() else { return };
+    for (index, view) in shared.probes.iter_mut().enumerate() {
+        if plan.probes.get(index).is_none_or(|probe| probe.target != target) {
+            continue;
+        }
+        match (since, view.state) {
+            (Some(_), ProbeState::Hung { .. }) => {}
+            (Some(since), _) => view.state = ProbeState::Hung { since },
+            (None, ProbeState::Hung { .. }) => view.state = ProbeState::Waiting,
+            (None, _) => {}
+        }
+    }
+}
+
+/// Size of the ballast file a target gets: the one that is there, the one configured, or
+/// min(512 MiB, 1 % of free space).
+///
+/// # Errors
+/// `Full` where that is under 64 MiB.
+pub fn ballast_size(
+    settings: &TargetSettings,
+    inspection: &Inspection,
+) -> Result<Bytes, (Skip, String)> {
+    if let Some(size) = settings.ballast {
+        return Ok(size);
+    }
+    if let Some(size) = inspection.ballast.filter(|size| size.0 >= BALLAST_MIN) {
+        return Ok(size);
+    }
+    let share = inspection.available.0 / 100 / MIB * MIB;
+    let size = share.min(BALLAST_DEFAULT);
+    if size < BALLAST_MIN {
+        let text = format!(
+            "1 % of the {} free is under 64 MiB: no ballast file (set `ballast` to have one)",
+            inspection.available
+        );
+        return Err((Skip::Full, text));
+    }
+    Ok(Bytes(size))
+}
+
+/// Whether a recorded worker of an earlier daemon still runs.
+pub fn any_left(records: &[StuckRecord]) -> bool {
+    records.iter().any(StuckRecord::still_there)
+}
+
+/// Names for the board's plan, shared so that views cost no copies.
+pub fn shared_name(settings: &TargetSettings) -> Arc<str> {
+    Arc::from(settings.name.as_str())
+}
