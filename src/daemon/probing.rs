@@ -8,7 +8,7 @@ use super::board::Board;
 use super::plan::{Plan, PlannedProbe};
 use super::state::{self, State};
 use super::supervise::{Halt, Pulse};
-use super::targets::{Targets, ballast_size};
+use super::targets::{Targets, ballast_size, hung};
 use crate::base::clock::{Clock, Moment};
 use crate::base::fault::Fault;
 use crate::base::units::{Bytes, Seconds};
@@ -405,7 +405,7 @@ impl Probing {
             Ended::Replied(Reply::Saved) => Ok(()),
             Ended::Replied(Reply::Failed(fault)) | Ended::Failed(fault) => Err(fault),
             Ended::Replied(_) => Err(account::foreign_reply()),
-            Ended::Hung(stuck) => Err(stuck.fault("the state directory")),
+            Ended::Hung(_) => Err(hung("the state directory")),
         }
     }
 

@@ -6,8 +6,11 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use crate::base::clock::Moment;
+use crate::base::units::Bytes;
+use crate::config::settings::TargetSettings;
 use crate::schedule::budget::Budget;
-use crate::worker::StuckRecord;
+use crate::worker::stuck::StuckRecord;
 
 pub const FILE_NAME: &str = "state";
 const MAGIC: &str = "loadline-state";
@@ -55,6 +58,17 @@ impl Discard {
 }
 
 impl State {
+    /// The budget of a target; a full one where none was kept.
+    pub fn budget(&mut self, target: &str, a_day: Bytes, now: Moment) -> &mut Budget {
+        self.budgets.entry(target.to_owned()).or_insert_with(|| Budget::full(a_day, now))
+    }
+
+    /// What a target's probes may still write today, as device bytes.
+    pub fn remaining(&self, target: &TargetSettings, now: Moment) -> Option<Bytes> {
+        let kept = self.budgets.get(&target.name).map(|budget| budget.remaining(now));
+        Some(kept.unwrap_or(target.budget))
+    }
+
     /// First line: magic, version, checksum and length of what follows.
     pub fn encode(&self) -> String {
         let body = serde_json::to_string(self).unwrap_or_default();

@@ -1,6 +1,5 @@
 //! What is known of each target: its last inspection, and whether a worker is stuck on it.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use super::board::Board;
@@ -13,7 +12,7 @@ use crate::config::settings::{GuardSettings, TargetSettings};
 use crate::model::outcome::{Inspection, Outcome, Skip};
 use crate::model::snapshot::ProbeState;
 use crate::schedule::guard;
-use crate::worker::{Stuck, StuckRecord};
+use crate::worker::stuck::Stuck;
 
 /// At most this many workers may be stuck on one host; then nothing is started any more.
 const STUCK_MAX: usize = 4;
@@ -60,7 +59,7 @@ impl Targets {
         let stuck = state
             .stuck
             .iter()
-            .filter(|entry| entry.worker.still_there())
+            .filter(|entry| Stuck::still_there(&entry.worker))
             .map(|entry| StuckOn { entry: entry.clone(), held: Held::Left })
             .collect();
         let mut targets = Self { known: Vec::new(), stuck };
@@ -166,16 +165,16 @@ impl Targets {
     /// A worker did not die: its target is hung until it does, and two looks are good.
     pub fn hang(&mut self, target: usize, stuck: Stuck, board: &Board, now: Moment) -> Fault {
         let Some(known) = self.known.get_mut(target) else {
-            return stuck.fault("a target that is gone");
+            return hung("a target that is gone");
         };
-        let fault = stuck.fault(&known.path.display().to_string());
+        let fault = hung(&known.path.display().to_string());
         tracing::error!(target = known.name, "{fault}: {}", fault.kind.advice());
         known.distrust = GOOD_ENOUGH;
         known.fault = Some(fault.clone());
         let entry = StuckEntry {
             target: known.name.clone(),
             devices: device_names(known),
-            worker: stuck.record(),
+            worker: stuck.record().clone(),
         };
         self.stuck.push(StuckOn { entry, held: Held::Child(stuck) });
         show_hung(board, target, Some(now));
@@ -188,7 +187,7 @@ impl Targets {
         self.stuck.retain_mut(|stuck| {
             let gone = match &mut stuck.held {
                 Held::Child(child) => child.reap(),
-                Held::Left => !stuck.entry.worker.still_there(),
+                Held::Left => !Stuck::still_there(&stuck.entry.worker),
             };
             if gone {
                 free.push(stuck.entry.target.clone());
@@ -272,12 +271,7 @@ pub fn ballast_size(
     Ok(Bytes(size))
 }
 
-/// Whether a recorded worker of an earlier daemon still runs.
-pub fn any_left(records: &[StuckRecord]) -> bool {
-    records.iter().any(StuckRecord::still_there)
-}
-
-/// Names for the board's plan, shared so that views cost no copies.
-pub fn shared_name(settings: &TargetSettings) -> Arc<str> {
-    Arc::from(settings.name.as_str())
+/// The fault of a worker that could not be killed.
+pub fn hung(place: &str) -> Fault {
+    Fault::new(FaultKind::Hung, format!("{place}: calls into it do not return"))
 }

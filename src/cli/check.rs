@@ -1,0 +1,72 @@
+//! `loadline check`: validates the configuration and prints the plan.
+
+use std::io::Write;
+
+use anyhow::Context;
+use comfy_table::{Table, presets};
+
+use super::{CommonArguments, Failure};
+use crate::base::units::Bytes;
+use crate::config::settings::FirstRun;
+use crate::daemon;
+use crate::daemon::plan::{Plan, PlannedProbe};
+
+pub(super) fn run(arguments: CommonArguments, out: &mut dyn Write) -> Result<(), Failure> {
+    let options = arguments.options(Vec::new())?;
+    let (plan, _) = daemon::load(&options)?;
+    let name = options.config.as_ref().map_or("the defaults".into(), |p| p.display().to_string());
+    let text = format!("{name}: fine\n\n{}\n", describe(&plan));
+    out.write_all(text.as_bytes()).context("standard output")?;
+    Ok(())
+}
+
+fn describe(plan: &Plan) -> String {
+    let mut table = Table::new();
+    table.load_preset(presets::NOTHING);
+    table.set_header(["probe", "target", "what", "every", "next run", "writes a day"]);
+    for probe in &plan.probes {
+        table.add_row([
+            probe.name.to_string(),
+            plan.targets[probe.target].name.clone(),
+            probe.shape.summary.clone(),
+            humantime::format_duration(probe.every.duration()).to_string(),
+            next_run(plan, probe),
+            written(probe),
+        ]);
+    }
+    let mut lines = vec![table.trim_fmt(), String::new()];
+    for (index, target) in plan.targets.iter().enumerate() {
+        lines.push(format!(
+            "{}  {}: at most {} a day of {} allowed ({:.2} % of a 600 TBW flash life a year)",
+            target.name,
+            target.path.display(),
+            plan.written_bytes_a_day(index),
+            target.budget,
+            plan.flash_life_share_a_year(index) * 100.0
+        ));
+    }
+    if !plan.settings.guard.probes {
+        lines.push("no probe will run: `guard.probes` is false".into());
+    }
+    if plan.settings.guard.dry_run {
+        lines.push("no probe will run: `guard.dry_run` is true".into());
+    }
+    lines.join("\n")
+}
+
+fn next_run(plan: &Plan, probe: &PlannedProbe) -> String {
+    match plan.settings.first_run {
+        FirstRun::Now => "at start".into(),
+        FirstRun::Spread => format!(
+            "within {} of start",
+            humantime::format_duration(probe.every.duration())
+        ),
+    }
+}
+
+fn written(probe: &PlannedProbe) -> String {
+    match probe.written_bytes_a_day().round() as u64 {
+        0 => "nothing".into(),
+        bytes => Bytes(bytes).to_string(),
+    }
+}

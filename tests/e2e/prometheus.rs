@@ -1,0 +1,109 @@
+//! A real Prometheus scrapes a real daemon.
+
+use std::process::{Child, Command, Stdio};
+
+use tempfile::TempDir;
+
+use crate::Promise;
+use crate::harness::{Daemon, LoopDisk, NO_PROBES, Setup, disk_dir, free_port, until_within};
+
+pub const PROMISES: &[Promise] = &[
+    Promise::new("prometheus_scrapes_the_disks_of_this_machine", scrapes).needs(&["prometheus"]),
+    Promise::new("a_disk_at_its_limit_makes_the_98_percent_expression_true", busy_disk)
+        .root()
+        .needs(&["prometheus", "fio", "losetup"]),
+];
+
+struct Prometheus {
+    child: Child,
+    port: u16,
+    _dir: TempDir,
+}
+
+impl Prometheus {
+    fn scraping(daemon: &Daemon) -> Self {
+        let dir = disk_dir();
+        let port = free_port();
+        let config = format!(
+            "global: {{scrape_interval: 1s, evaluation_interval: 1s}}\n\
+             rule_files: [{}/alerts/*.yml]\n\
+             scrape_configs:\n  - job_name: loadline\n    \
+             static_configs: [{{targets: ['127.0.0.1:{}']}}]\n",
+            env!("CARGO_MANIFEST_DIR"),
+            daemon.port
+        );
+        let file = dir.path().join("prometheus.yml");
+        std::fs::write(&file, config).unwrap();
+        let child = Command::new("prometheus")
+            .arg(format!("--config.file={}", file.display()))
+            .arg(format!("--storage.tsdb.path={}", dir.path().join("data").display()))
+            .arg(format!("--web.listen-address=127.0.0.1:{port}"))
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        Self { child, port, _dir: dir }
+    }
+
+    /// Label sets and values that an instant query returns now.
+    fn query(&self, expression: &str) -> Option<Vec<(serde_json::Value, f64)>> {
+        let agent: ureq::Agent = ureq::Agent::config_builder().build().into();
+        let mut response = agent
+            .get(format!("http://127.0.0.1:{}/api/v1/query", self.port))
+            .query("query", expression)
+            .call()
+            .ok()?;
+        let json: serde_json::Value = response.body_mut().read_json().ok()?;
+        let rows = json["data"]["result"].as_array()?;
+        let value = |row: &serde_json::Value| row["value"][1].as_str()?.parse().ok();
+        Some(rows.iter().filter_map(|row| Some((row["metric"].clone(), value(row)?))).collect())
+    }
+
+    fn until_some(&self, expression: &str) -> Vec<(serde_json::Value, f64)> {
+        until_within(std::time::Duration::from_secs(150), expression, || {
+            self.query(expression).filter(|rows| !rows.is_empty())
+        })
+    }
+}
+
+impl Drop for Prometheus {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn scrapes() {
+    let daemon = Setup::config(NO_PROBES).start();
+    let prometheus = Prometheus::scraping(&daemon);
+    let rows = prometheus.until_some("loadline_disk_reads_completed_total");
+    let named: Vec<&str> = rows.iter().filter_map(|(m, _)| m["device"].as_str()).collect();
+    let page = daemon.page();
+    let served = page.all("loadline_disk_reads_completed_total", &[]);
+    assert_eq!(named.len(), served.len(), "{named:?}");
+    prometheus.until_some("rate(loadline_disk_busy_seconds_total[30s])");
+    prometheus.until_some("up{job=\"loadline\"} == 1");
+    let down = prometheus.query("ALERTS{alertstate=\"firing\"}").unwrap();
+    assert!(down.is_empty(), "nothing is wrong yet: {down:?}");
+}
+
+fn busy_disk() {
+    let disk = LoopDisk::new(256);
+    let daemon = Setup::config(NO_PROBES).start();
+    let prometheus = Prometheus::scraping(&daemon);
+    let mut fio = Command::new("fio")
+        .args(["--name=x", "--filename", &disk.device, "--rw=randrw", "--bs=64k"])
+        .args(["--ioengine=libaio", "--direct=1", "--iodepth=32", "--time_based"])
+        .args(["--runtime=240", "--size=256M"])
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let expression = format!(
+        "rate(loadline_disk_busy_seconds_total{{device=\"{}\"}}[1m]) >= 0.975",
+        disk.name()
+    );
+    let rows = prometheus.until_some(&expression);
+    let _ = fio.kill();
+    let _ = fio.wait();
+    assert!(rows[0].1 <= 1.05, "{rows:?}");
+}
