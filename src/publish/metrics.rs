@@ -394,17 +394,17 @@ mod tests {
     #[ignore = "a measurement: only means something in a release build on a quiet machine"]
     fn five_thousand_series_cost_two_milliseconds() {
         use crate::base::clock::{Clock, SystemClock};
-        static GAUGES: [Desc; 50] = [const {
-            Desc::gauge("loadline_disk_read_operations_per_second", &["device"], "reads", "t")
-        }; 50];
+        let desc = |i: u32| -> &'static Desc {
+            let name = format!("loadline_disk_read_operations_{i}_per_second").leak();
+            Box::leak(Box::new(Desc::gauge(name, &["device"], "reads a second", "t")))
+        };
+        let descs: Vec<_> = (0..50).map(desc).collect();
         let devices: Vec<Label> = (0..100).map(|i| Label::from(format!("sd{i:03}"))).collect();
-        let mut points = Vec::new();
-        for device in &devices {
-            for (i, desc) in GAUGES.iter().enumerate() {
-                let labels = vec![Label::from(format!("{device}-{i}"))];
-                points.push(Point { desc, labels, value: Value::Number(i as f64 * 1234.567_89) });
-            }
-        }
+        let series = devices.iter().flat_map(|device| descs.iter().map(move |d| (device, *d)));
+        let points: Vec<Point> = series
+            .enumerate()
+            .map(|(i, (device, desc))| Point::number(desc, &[device], i as f64 * 1_234.567_89))
+            .collect();
         let mut best = f64::MAX;
         for _ in 0..50 {
             let start = SystemClock.now();
