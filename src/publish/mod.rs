@@ -2,6 +2,7 @@
 
 pub mod metrics;
 pub mod page;
+mod phrase;
 pub mod reference;
 
 use std::io::Write;
