@@ -1,1 +1,6 @@
 //! Floor 7: HTTP. Sees only what is published.
+
+pub mod listen;
+mod owner;
+pub mod routes;
+mod seats;
