@@ -135,6 +135,25 @@ pub fn entries(dir: &Path) -> Vec<String> {
     names
 }
 
+/// Kernel name of a device node, from its path alone.
+pub(super) fn named_by(roots: &Roots, source: &str) -> Option<String> {
+    let node = source.strip_prefix("/dev/")?;
+    let Some(mapped) = node.strip_prefix("mapper/") else {
+        return directory(roots, node).as_deref().and_then(kernel_name);
+    };
+    let is_it = |name: &String| {
+        let path = roots.sys("class/block").join(name).join("dm/name");
+        name.starts_with("dm-") && attribute(&path).as_deref() == Some(mapped)
+    };
+    entries(&roots.sys("class/block")).into_iter().find(is_it)
+}
+
+/// LVM marks the hidden halves of thin pools, VDO and snapshots by a suffix of the uuid.
+pub(super) fn keeps_overwrites(dir: &Path) -> bool {
+    let uuid = attribute(&dir.join("dm/uuid")).unwrap_or_default();
+    ["-tpool", "-vpool", "-cow", "-real"].iter().any(|suffix| uuid.ends_with(suffix))
+}
+
 fn class(roots: &Roots, name: &str, dir: &Path) -> Class {
     let dm_uuid = attribute(&dir.join("dm/uuid")).unwrap_or_default();
     let starts = |prefix: &str| {

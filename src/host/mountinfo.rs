@@ -164,6 +164,30 @@ impl Mounts {
     }
 }
 
+/// What a file system type says by itself, where no device number does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Network,
+    Memory,
+    Other,
+}
+
+pub(super) fn kind_of(filesystem: &str) -> Kind {
+    match filesystem.strip_prefix("fuse.").unwrap_or(filesystem) {
+        "nfs" | "nfs4" | "cifs" | "smb3" | "smbfs" | "ceph" | "ceph-fuse" | "glusterfs"
+        | "sshfs" | "s3fs" | "rclone" | "lustre" | "beegfs" | "gpfs" | "orangefs" | "pvfs2"
+        | "ocfs2" | "gfs2" | "afs" | "coda" | "ncpfs" | "9p" | "virtiofs" | "vboxsf"
+        | "juicefs" | "moosefs" | "mfs" | "lizardfs" | "seaweedfs" | "gcsfuse" | "davfs"
+        | "davfs2" | "curlftpfs" => Kind::Network,
+        "tmpfs" | "ramfs" | "devtmpfs" | "rootfs" => Kind::Memory,
+        _ => Kind::Other,
+    }
+}
+
+pub(super) fn copies_on_write(filesystem: &str) -> bool {
+    matches!(filesystem, "btrfs" | "zfs" | "bcachefs" | "nilfs2")
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
