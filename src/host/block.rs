@@ -113,6 +113,47 @@ impl Facts {
     }
 }
 
+impl Facts {
+    /// What a name alone says, where there is no sysfs: only what can't be meant otherwise.
+    /// Xen's `xvda1` may be a whole disk, and so is read as one.
+    pub fn guessed(name: &str) -> Self {
+        let stem = name.trim_end_matches(|c: char| c.is_ascii_digit());
+        let numbered = stem.len() < name.len();
+        let part = |prefix: &str| {
+            stem.strip_prefix(prefix)
+                .is_some_and(|rest| rest.bytes().all(|b| b.is_ascii_lowercase()))
+        };
+        let of_numbered = stem.strip_suffix('p').is_some_and(|s| s.ends_with(char::is_numeric));
+        let class = match stem {
+            "loop" => Class::Loop,
+            "zram" => Class::Zram,
+            "ram" => Class::Ram,
+            "dm-" => Class::Dm,
+            "md" => Class::Md,
+            _ if numbered && (of_numbered || part("sd") || part("vd") || part("hd")) => {
+                Class::Partition
+            }
+            _ => Class::Disk,
+        };
+        Self {
+            class,
+            size: None,
+            rotational_claim: None,
+            rpm: None,
+            transport: "",
+            backing: Backing::Unknown,
+            model: None,
+            scheduler: None,
+            nr_requests: None,
+            write_cache: None,
+            logical_block: None,
+            dm_name: None,
+            counted: true,
+            slaves: Vec::new(),
+        }
+    }
+}
+
 /// The device's directory in sysfs, links resolved; partitions too.
 pub fn directory(roots: &Roots, name: &str) -> Option<PathBuf> {
     // A slash in a kernel name is `!` in sysfs, which also keeps odd names within the directory.
@@ -279,6 +320,16 @@ mod tests {
         assert_eq!(host.facts("zd0p10").class, Class::Partition);
         assert_eq!((host.facts("zd0").class, host.facts("zd0").transport), (Class::Disk, "zfs"));
         assert_eq!(Facts::read(&host.roots(), "gone"), None);
+    }
+
+    #[test]
+    fn case_029_without_sysfs_only_clear_names_are_parts() {
+        let kept = ["sda", "sdaa", "dm-1", "md-x", "admsd", "xvda1", "nvme10n1", "mmcblk0"];
+        let parts = ["sda1", "sdz9", "sdaa1", "sdiv15", "vdaa3", "nvme10n1p2", "mmcblk0p1"];
+        let is_part = |name: &&str| Facts::guessed(name).class == Class::Partition;
+        assert!(!kept.iter().any(is_part) && parts.iter().all(|name| is_part(&name)));
+        assert_eq!(Facts::guessed("loop120").class, Class::Loop);
+        assert_eq!(Facts::guessed("ram0").class, Class::Ram);
     }
 
     #[test]
