@@ -1,1 +1,81 @@
-//! Confinement of workers: no_new_privs, priority, Landlock, seccomp.
+//! Confinement of workers: no_new_privs, priority, Landlock, seccomp. Never fatal: what doesn't
+//! hold on this kernel is said, and published as `loadline_sandbox_enforced{part}`.
+
+use std::path::PathBuf;
+
+use landlock::{
+    ABI, Access, AccessFs, Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetStatus,
+    path_beneath_rules,
+};
+use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, TargetArch};
+
+use super::sys;
+
+/// What a task has to be able to do once it is confined.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Needs {
+    /// Directories and files below which it reads and writes; everything else is not writable.
+    pub write_below: Vec<PathBuf>,
+    /// Directories and files below which it only reads; /proc and /sys come by themselves.
+    pub read_below: Vec<PathBuf>,
+    /// Gives way to everybody else: nice, idle I/O class.
+    pub polite: bool,
+}
+
+const ALWAYS_READABLE: [&str; 2] = ["/proc", "/sys"];
+/// The newest rights asked for. Later ones restrict ioctls, which raw devices need (BLKGETSIZE64).
+const LANDLOCK: ABI = ABI::V3;
+const NICE: i32 = 10;
+
+/// Confines the calling thread and every thread it starts from now on; seccomp and no_new_privs
+/// also hold for the threads that are there already. Answers which parts hold.
+///
+/// Opening the paths of `needs` can hang with their file system: call it where that is expected.
+pub fn confine(needs: &Needs) -> Vec<(String, bool)> {
+    let mut parts = Vec::new();
+    let mut part = |name: &str, holds: bool| parts.push((name.to_owned(), holds));
+    if needs.polite {
+        // On Linux nice belongs to the thread; threads inherit it from the one that starts them.
+        part("nice", rustix::process::setpriority_process(None, NICE).is_ok());
+        part("io_priority", sys::io_priority_idle().is_ok());
+    }
+    part("no_new_privs", rustix::thread::set_no_new_privs(true).is_ok());
+    part("landlock", restrict_paths(needs).unwrap_or(false));
+    part("seccomp", deny_calls().is_some());
+    parts
+}
+
+/// True when every right that was asked for is enforced.
+fn restrict_paths(needs: &Needs) -> Result<bool, landlock::RulesetError> {
+    let read = AccessFs::ReadFile | AccessFs::ReadDir;
+    let readable = ALWAYS_READABLE.iter().map(PathBuf::from).chain(needs.read_below.clone());
+    let status = Ruleset::default()
+        .handle_access(AccessFs::from_all(LANDLOCK))?
+        .create()?
+        .add_rules(path_beneath_rules(readable, read))?
+        .add_rules(path_beneath_rules(&needs.write_below, read | AccessFs::from_write(LANDLOCK)))?
+        .restrict_self()?;
+    Ok(status.ruleset == RulesetStatus::FullyEnforced)
+}
+
+fn deny_calls() -> Option<()> {
+    seccompiler::apply_filter_all_threads(&deny_list()?).ok()
+}
+
+/// A deny list: a list of what is allowed breaks when libc moves to a newer call.
+fn deny_list() -> Option<BpfProgram> {
+    let arch = TargetArch::try_from(std::env::consts::ARCH).ok()?;
+    let rules = sys::forbidden_calls().iter().map(|call| (*call, Vec::new())).collect();
+    let refused = SeccompAction::Errno(rustix::io::Errno::PERM.raw_os_error() as u32);
+    SeccompFilter::new(rules, SeccompAction::Allow, refused, arch).ok()?.try_into().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_deny_list_compiles_for_this_machine() {
+        assert!(deny_list().is_some_and(|program| program.len() > sys::forbidden_calls().len()));
+    }
+}

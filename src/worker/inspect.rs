@@ -1,0 +1,127 @@
+//! A look at a target: does it answer, how large is it, what lies under it.
+
+use std::fs::File;
+use std::io::{Seek, SeekFrom};
+use std::os::fd::AsFd;
+use std::path::Path;
+
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, StatVfsMountFlags, StatxFlags, fstatvfs, open};
+
+use super::lower;
+use crate::base::fault::{Fault, FaultKind};
+use crate::base::units::{Bytes, Ratio};
+use crate::model::job::{Backing, Place, Target};
+use crate::model::outcome::Inspection;
+
+/// Inspects `target` on the host whose tables are under `procfs` and `sysfs`.
+///
+/// # Errors
+/// Those of the look at the target itself, and of finding the mount it lies on.
+pub(super) fn inspect(target: &Target, procfs: &Path, sysfs: &Path) -> Result<Inspection, Fault> {
+    let look = look(&target.place)?;
+    let mut found = Inspection {
+        mount_point: String::new(),
+        filesystem: String::new(),
+        source: String::new(),
+        backing: Backing::Unknown,
+        copy_on_write: false,
+        read_only: look.read_only,
+        size: look.size,
+        available: look.available,
+        inodes_free: look.inodes_free,
+        devices: Vec::new(),
+        ballast: None,
+    };
+    let _ = (procfs, sysfs);
+    lower::resolve(target.place.path(), look.device, &mut found)?;
+    if let Place::Directory(path) = &target.place {
+        found.ballast = lower::ballast_size(path);
+    }
+    Ok(found)
+}
+
+/// What the target itself says; the rest of an inspection comes from the host's tables.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Look {
+    /// Major and minor number of the device that the target is on, or is.
+    pub(super) device: (u32, u32),
+    pub(super) size: Bytes,
+    pub(super) available: Bytes,
+    pub(super) inodes_free: Option<Ratio>,
+    pub(super) read_only: bool,
+}
+
+/// Opens and measures the target. Every call here can hang with it.
+///
+/// # Errors
+/// The kind follows errno; `Unsupported` where it is no directory or no block device.
+pub(super) fn look(place: &Place) -> Result<Look, Fault> {
+    let path = place.path();
+    let at_path = |errno: rustix::io::Errno| Fault::os(path.display(), &errno.into());
+    let directory = match place {
+        Place::Directory(_) => OFlags::DIRECTORY,
+        Place::Device(_) => OFlags::empty(),
+    };
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | directory;
+    let file = File::from(open(path, flags, Mode::empty()).map_err(at_path)?);
+    let wanted = StatxFlags::TYPE | StatxFlags::INO;
+    let stat = rustix::fs::statx(&file, "", AtFlags::EMPTY_PATH, wanted).map_err(at_path)?;
+    match place {
+        Place::Directory(_) => {
+            let device = (stat.stx_dev_major, stat.stx_dev_minor);
+            space(&file, device).map_err(at_path)
+        }
+        Place::Device(_) if FileType::from_raw_mode(stat.stx_mode.into()).is_block_device() => {
+            whole(file, (stat.stx_rdev_major, stat.stx_rdev_minor), path)
+        }
+        Place::Device(_) => {
+            let text = format!("{}: not a block device", path.display());
+            Err(Fault::new(FaultKind::Unsupported, text))
+        }
+    }
+}
+
+fn space(directory: &impl AsFd, device: (u32, u32)) -> Result<Look, rustix::io::Errno> {
+    let fs = fstatvfs(directory)?;
+    let bytes = |blocks: u64| Bytes(blocks.saturating_mul(fs.f_frsize));
+    Ok(Look {
+        device,
+        size: bytes(fs.f_blocks),
+        available: bytes(fs.f_bavail),
+        // btrfs and others count none.
+        inodes_free: Ratio::of(fs.f_favail as f64, fs.f_files as f64),
+        read_only: fs.f_flag.contains(StatVfsMountFlags::RDONLY),
+    })
+}
+
+/// A raw device is all there is: it has no free space, and is never written.
+fn whole(mut file: File, device: (u32, u32), path: &Path) -> Result<Look, Fault> {
+    let size = file.seek(SeekFrom::End(0)).map_err(|error| Fault::os(path.display(), &error))?;
+    Ok(Look { device, size: Bytes(size), available: Bytes(0), inodes_free: None, read_only: true })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_tells_its_device_and_space() {
+        use std::os::unix::fs::MetadataExt;
+        let dir = tempfile::tempdir().unwrap();
+        let look = look(&Place::Directory(dir.path().into())).unwrap();
+        let dev = std::fs::metadata(dir.path()).unwrap().dev();
+        assert_eq!(look.device, (rustix::fs::major(dev), rustix::fs::minor(dev)));
+        assert!(look.size.0 > 0 && look.available <= look.size);
+        assert!(look.inodes_free.is_none_or(|share| share.0 > 0.0));
+    }
+
+    #[test]
+    fn a_target_of_the_wrong_sort_is_named() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let kind = |place| look(&place).unwrap_err().kind;
+        assert_eq!(kind(Place::Directory(file.path().into())), FaultKind::Missing);
+        assert_eq!(kind(Place::Device(file.path().into())), FaultKind::Unsupported);
+        assert_eq!(kind(Place::Device("/dev/null".into())), FaultKind::Unsupported);
+        assert_eq!(kind(Place::Directory("/no/such/target".into())), FaultKind::Missing);
+    }
+}

@@ -1,0 +1,106 @@
+//! Saving state: the old file or the new one, never a torn one, and nothing beside it.
+
+use std::io::{self, Write};
+use std::path::Path;
+
+use atomic_write_file::AtomicWriteFile;
+
+use crate::base::fault::{Fault, FaultKind};
+
+/// Characters that atomic-write-file puts after `.name.` while it writes.
+const SUFFIX_CHARS: usize = 6;
+
+/// Replaces `directory/name` by `content`; synced, with the directory, when it returns.
+///
+/// # Errors
+/// The kind follows errno; the old file is then as it was.
+pub(super) fn save(directory: &Path, name: &str, content: &str) -> Result<(), Fault> {
+    let is_plain = Path::new(name).file_name().is_some_and(|file| file == name);
+    if !is_plain {
+        let text = format!("{}: `{name}` is no file name", directory.display());
+        return Err(Fault::new(FaultKind::Internal, text));
+    }
+    let path = directory.join(name);
+    sweep(directory, name)
+        .and_then(|()| write(&path, content))
+        .map_err(|error| Fault::os(path.display(), &error))
+}
+
+fn write(path: &Path, content: &str) -> io::Result<()> {
+    let mut file = AtomicWriteFile::open(path)?;
+    file.write_all(content.as_bytes())?;
+    file.commit()
+}
+
+/// Removes what a worker left that was killed while it saved this file. There is no other at work:
+/// the state directory has one daemon, and that saves through one worker at a time.
+fn sweep(directory: &Path, name: &str) -> io::Result<()> {
+    for entry in std::fs::read_dir(directory)? {
+        let entry = entry?;
+        let is_left = entry.file_name().to_str().is_some_and(|file| is_left_of(file, name));
+        if is_left && entry.file_type()?.is_file() {
+            std::fs::remove_file(entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+fn is_left_of(file: &str, name: &str) -> bool {
+    file.strip_prefix('.')
+        .and_then(|rest| rest.strip_prefix(name))
+        .and_then(|rest| rest.strip_prefix('.'))
+        .is_some_and(|suffix| {
+            suffix.len() == SUFFIX_CHARS && suffix.bytes().all(|b| b.is_ascii_alphanumeric())
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::roots::read_file;
+
+    fn names(directory: &Path) -> Vec<String> {
+        let entries = std::fs::read_dir(directory).unwrap();
+        let mut names: Vec<_> =
+            entries.map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn a_save_replaces_the_file_and_clears_what_a_killed_one_left() {
+        let dir = tempfile::tempdir().unwrap();
+        for other in [".state.json.AbC123", ".state.json.toolong", ".other.json.AbC123"] {
+            std::fs::write(dir.path().join(other), "half").unwrap();
+        }
+        save(dir.path(), "state.json", "one").unwrap();
+        save(dir.path(), "state.json", "two").unwrap();
+        assert_eq!(read_file(&dir.path().join("state.json")).unwrap(), b"two");
+        assert_eq!(names(dir.path()), [".other.json.AbC123", ".state.json.toolong", "state.json"]);
+    }
+
+    #[test]
+    fn the_suffix_is_the_one_that_the_crate_makes() {
+        let dir = tempfile::tempdir().unwrap();
+        let unfinished = AtomicWriteFile::open(dir.path().join("state.json")).unwrap();
+        let names = names(dir.path());
+        assert!(names.len() == 1 && is_left_of(&names[0], "state.json"), "{names:?}");
+        drop(unfinished);
+    }
+
+    #[test]
+    fn a_save_never_leaves_its_directory() {
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["../state.json", "a/b", "", "..", "/etc/passwd"] {
+            assert_eq!(save(dir.path(), name, "").unwrap_err().kind, FaultKind::Internal, "{name}");
+        }
+        assert!(names(dir.path()).is_empty());
+    }
+
+    #[test]
+    fn a_directory_that_is_gone_is_missing() {
+        let fault = save(Path::new("/no/such/directory"), "state.json", "").unwrap_err();
+        assert_eq!(fault.kind, FaultKind::Missing);
+        assert!(fault.text.starts_with("/no/such/directory/state.json: "), "{}", fault.text);
+    }
+}

@@ -1,0 +1,95 @@
+//! The tasks of a worker: what each needs to be allowed, and who carries it out.
+
+use std::path::{Path, PathBuf};
+
+use super::desk::Desk;
+use super::{inspect, lower, save};
+use crate::base::fault::Fault;
+use crate::host::sandbox::Needs;
+use crate::model::job::{Job, Place, Run, Target, Task};
+use crate::model::outcome::Reply;
+
+/// Carries out tasks. Calls may hang; `desk` says when to stop, and takes events.
+pub trait Perform: Send + Sync {
+    fn perform(&self, task: &Task, desk: &Desk) -> Reply;
+}
+
+/// The tasks as they are done on a host.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RealTasks;
+
+impl Perform for RealTasks {
+    fn perform(&self, task: &Task, desk: &Desk) -> Reply {
+        match task {
+            Task::Inspect { target, procfs, sysfs } => {
+                let inspection = inspect::inspect(target, procfs, sysfs);
+                reply(inspection.map(|i| Reply::Inspected(Box::new(i))))
+            }
+            Task::LayOut { .. } => lower::lay_out(task, desk),
+            Task::Run(run) => Reply::Ran(lower::run(run, desk)),
+            Task::GiveBack { target } => lower::give_back(target, desk),
+            Task::Save { directory, name, content } => {
+                reply(save::save(directory, name, content).map(|()| Reply::Saved))
+            }
+        }
+    }
+}
+
+fn reply(result: Result<Reply, Fault>) -> Reply {
+    result.unwrap_or_else(Reply::Failed)
+}
+
+/// What the task has to be able to do, and no more.
+pub(super) fn needs(job: &Job) -> Needs {
+    let (write_below, read_below) = match &job.task {
+        Task::Inspect { target, procfs, sysfs } => {
+            (vec![], vec![target.place.path().clone(), procfs.clone(), sysfs.clone()])
+        }
+        Task::LayOut { target, .. } | Task::GiveBack { target } => place(target),
+        Task::Run(run) => running(run),
+        Task::Save { directory, .. } => (vec![directory.clone()], vec![]),
+    };
+    Needs { write_below, read_below, polite: job.polite }
+}
+
+fn running(run: &Run) -> (Vec<PathBuf>, Vec<PathBuf>) {
+    let (write_below, mut read_below) = place(&run.target);
+    read_below.push(run.procfs.clone());
+    // A device's directory, where its counters and in-flight numbers are.
+    let stats = run.devices.iter().filter_map(|device| device.stat.parent());
+    read_below.extend(stats.map(Path::to_path_buf));
+    (write_below, read_below)
+}
+
+/// Raw devices are only ever read.
+fn place(target: &Target) -> (Vec<PathBuf>, Vec<PathBuf>) {
+    match &target.place {
+        Place::Directory(path) => (vec![path.clone()], vec![]),
+        Place::Device(path) => (vec![], vec![path.clone()]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::job::WIRE_VERSION;
+
+    #[test]
+    fn a_raw_device_is_never_among_what_may_be_written() {
+        let target = Target { name: "raw".into(), place: Place::Device("/dev/sdb".into()) };
+        let job = Job { v: WIRE_VERSION, polite: true, task: Task::GiveBack { target } };
+        let needs = needs(&job);
+        assert!(needs.write_below.is_empty() && needs.polite);
+        assert_eq!(needs.read_below, [PathBuf::from("/dev/sdb")]);
+    }
+
+    #[test]
+    fn an_inspection_writes_nowhere_and_a_save_only_in_its_directory() {
+        let target = Target { name: "srv".into(), place: Place::Directory("/srv".into()) };
+        let inspect = Task::Inspect { target, procfs: "/h/proc".into(), sysfs: "/h/sys".into() };
+        let save = Task::Save { directory: "/state".into(), name: "s".into(), content: "".into() };
+        let needs = |task| needs(&Job { v: WIRE_VERSION, polite: false, task });
+        assert!(needs(inspect).write_below.is_empty());
+        assert_eq!(needs(save).write_below, [PathBuf::from("/state")]);
+    }
+}
