@@ -5,7 +5,8 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     if std::env::args_os().nth(1).is_some_and(|first| first == "worker") {
-        return ExitCode::from(loadline::worker::child::main());
+        let served = loadline::worker::child::serve(&Default::default());
+        return if served.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     }
     ExitCode::from(loadline::cli::main())
 }

@@ -10,6 +10,7 @@ use crate::base::units::Bytes;
 use crate::config::settings::FirstRun;
 use crate::daemon;
 use crate::daemon::plan::{Plan, PlannedProbe};
+use crate::schedule::budget::flash_life_a_year;
 
 pub(super) fn run(arguments: CommonArguments, out: &mut dyn Write) -> Result<(), Failure> {
     let options = arguments.options(Vec::new())?;
@@ -36,13 +37,13 @@ fn describe(plan: &Plan) -> String {
     }
     let mut lines = vec![table.trim_fmt(), String::new()];
     for (index, target) in plan.targets.iter().enumerate() {
+        let planned = plan.written_bytes_a_day(index);
         lines.push(format!(
-            "{}  {}: at most {} a day of {} allowed ({:.2} % of a 600 TBW flash life a year)",
+            "{}  {}: at most {planned} a day of {} allowed ({:.2} % of a 600 TBW flash life a year)",
             target.name,
             target.path.display(),
-            plan.written_bytes_a_day(index),
             target.budget,
-            plan.flash_life_share_a_year(index) * 100.0
+            flash_life_a_year(planned).0 * 100.0
         ));
     }
     if !plan.settings.guard.probes {
@@ -65,7 +66,8 @@ fn next_run(plan: &Plan, probe: &PlannedProbe) -> String {
 }
 
 fn written(probe: &PlannedProbe) -> String {
-    match probe.written_bytes_a_day().round() as u64 {
+    let runs = 86_400.0 / probe.every.0;
+    match (probe.written_bytes_max().0 as f64 * runs).round() as u64 {
         0 => "nothing".into(),
         bytes => Bytes(bytes).to_string(),
     }

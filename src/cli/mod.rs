@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::config::document::Complaint;
+use crate::config::complaint::Complaint;
 use crate::daemon::{self, Options};
 use crate::host::roots::Roots;
 

@@ -218,7 +218,7 @@ fn writes(plan: &Plan, target: usize, inspection: &Inspection) -> String {
     let planned = plan.written_bytes_a_day(target);
     let flash = inspection.devices.iter().any(|device| device.rotational == Some(false));
     let life = if flash {
-        format!(" ({:.2} % of a 600 TBW life a year)", plan.flash_life_share_a_year(target) * 100.0)
+        format!(" ({:.2} % of a 600 TBW life a year)", crate::schedule::budget::flash_life_a_year(planned).0 * 100.0)
     } else {
         String::new()
     };

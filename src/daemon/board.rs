@@ -10,11 +10,11 @@ use crate::base::clock::Moment;
 use crate::model::outcome::{Conditions, OwnRun, OwnRuns};
 use crate::model::snapshot::{ProbeView, TargetView};
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Board(Mutex<Shared>);
 
 /// Held only for copies and small changes: no call under this lock reads the host or waits.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Shared {
     /// The plan in force; lanes compare it by pointer to see a reload.
     pub plan: Option<Arc<Plan>>,

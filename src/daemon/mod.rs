@@ -24,9 +24,10 @@ use supervise::{Halt, Lane, Pulse};
 
 use crate::base::clock::{Clock, Moment, SystemClock};
 use crate::base::fault::{Fault, FaultKind};
-use crate::config::document::{Complaint, Document};
+use crate::config::complaint::Complaint;
+use crate::config::document::Document;
 use crate::config::settings::Settings;
-use crate::config::watched::Watched;
+use crate::config::watch::Watched;
 use crate::host::roots::Roots;
 use crate::model::metric::Desc;
 use crate::model::snapshot::HostFacts;
@@ -68,13 +69,21 @@ impl From<Fault> for StartFault {
 pub fn descs() -> Vec<&'static Desc> {
     let samplers = crate::sample::SAMPLERS.iter().flat_map(|kind| kind.descs.iter());
     let mut all: Vec<&'static Desc> = samplers
-        .chain(crate::probe::DESCS)
+        .chain(crate::probe::PROBES.iter().flat_map(|kind| kind.descs.iter()))
+        .chain(crate::probe::metrics::TARGET)
         .chain(itself::DESCS)
         .chain(crate::publish::DESCS)
         .copied()
         .collect();
     all.sort_by_key(|desc| desc.name);
+    all.dedup_by_key(|desc| desc.name);
     all
+}
+
+/// Where the turn's lock may lie, best first.
+pub fn turn_places(state: &std::path::Path) -> Vec<PathBuf> {
+    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    crate::schedule::turn::places(runtime.as_deref(), state)
 }
 
 /// How often the configuration file is looked at.
@@ -91,8 +100,9 @@ pub fn load(options: &Options) -> Result<(Arc<Plan>, Option<Watched>), StartFaul
         let document = Document::parse("defaults", "")?;
         return Ok((planned(&document, options)?, None));
     };
-    let (watched, text) = Watched::open(path)?;
-    let document = Document::parse(&path.display().to_string(), &text)?;
+    let mut watched = Watched::new(path.clone());
+    let text = watched.read()?;
+    let document = Document::from_bytes(&path.display().to_string(), &text)?;
     Ok((planned(&document, options)?, Some(watched)))
 }
 
@@ -119,7 +129,7 @@ pub fn serve(options: Options, out: &mut dyn Write) -> Result<(), StartFault> {
         .iter()
         .map(|address| web::listen::bind(address))
         .collect::<Result<Vec<_>, Fault>>()?;
-    let runner: Arc<dyn Runner> = Arc::new(ProcessRunner::new(Arc::clone(&clock)));
+    let runner: Arc<dyn Runner> = Arc::new(ProcessRunner::default());
     let host = host_facts(&options.roots);
     let start = banner::Start {
         options: &options,
@@ -181,6 +191,7 @@ impl Daemon {
             stop: stop.clone(),
             runner,
             state_directory: options.state.clone(),
+            turn_places: turn_places(&options.state),
             host_seed: u64::from(crc32fast::hash(host.name.as_bytes())),
         };
         let sampling = Sampling {
@@ -271,14 +282,15 @@ impl Daemon {
             }
             return;
         };
-        let text = match watched.poll(forced) {
+        let text = if forced { watched.read().map(Some) } else { watched.poll() };
+        let text = match text {
             Ok(None) => return,
             Ok(Some(text)) => Ok(text),
             Err(fault) => Err(StartFault::Other(fault)),
         };
         let name = self.options.config.as_ref().map_or(String::new(), |p| p.display().to_string());
         let plan = text.and_then(|text| {
-            let document = Document::parse(&name, &text)?;
+            let document = Document::from_bytes(&name, &text)?;
             Ok(planned(&document, &self.options)?)
         });
         let now = self.clock.now();

@@ -4,20 +4,22 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::base::units::{Bytes, Seconds};
-use crate::config::document::{Complaint, Document, Section};
+use crate::config::complaint::Complaint;
+use crate::config::document::{Document, Section};
 use crate::config::settings::{BUDGET_DEFAULT, ProbeSettings, Settings, TargetSettings};
 use crate::model::job::EngineKind;
+use crate::probe::disk::Preset;
 use crate::probe::{self, Kind, Shape};
+use crate::schedule::budget::{self, Planned};
 
 /// Everything a running daemon goes by. Built whole, swapped whole.
-#[derive(Debug)]
 pub struct Plan {
     pub settings: Settings,
     pub targets: Vec<TargetSettings>,
     pub probes: Vec<PlannedProbe>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct PlannedProbe {
     pub name: Arc<str>,
     pub kind: &'static Kind,
@@ -28,15 +30,9 @@ pub struct PlannedProbe {
     pub engine: Option<EngineKind>,
 }
 
-/// The plan of a day may use this share of the budget; the rest is for reruns and amplification.
-const BUDGET_SHARE_MAX: f64 = 0.8;
-const DAY_SECONDS: f64 = 86_400.0;
-/// What a common consumer SSD of a terabyte is rated for.
-const FLASH_LIFE_BYTES: f64 = 600e12;
-
 /// Names of the kinds, for messages that offer the nearest.
 pub fn kind_names() -> Vec<&'static str> {
-    probe::KINDS.iter().map(|kind| kind.name).collect()
+    probe::PROBES.iter().map(|kind| kind.name).collect()
 }
 
 impl PlannedProbe {
@@ -45,12 +41,8 @@ impl PlannedProbe {
         Bytes(self.shape.legs.iter().map(|leg| leg.written_bytes_max().0).sum())
     }
 
-    pub fn written_bytes_a_day(&self) -> f64 {
-        self.written_bytes_max().0 as f64 * DAY_SECONDS / self.every.0
-    }
-
-    /// Key of this probe in the state: unique, since names are unique on a target.
-    pub fn state_key(&self, plan: &Plan) -> String {
+    /// Key of this probe in state and timetable: names are unique on a target.
+    pub fn key(&self, plan: &Plan) -> String {
         format!("{}@{}", self.name, plan.targets[self.target].name)
     }
 }
@@ -66,10 +58,13 @@ impl Plan {
         let probes = match &settings.probes {
             None => (0..targets.len()).flat_map(|t| default_probes(t, &targets[t])).collect(),
             Some(typed) => {
-                let list = document.root().get("probes");
+                let entries = match document.root().get("probes") {
+                    Some(list) => list.items()?,
+                    None => Vec::new(),
+                };
                 let planned: Result<Vec<_>, _> = typed
                     .iter()
-                    .map(|probe| configured(probe, &targets, list.as_ref()))
+                    .map(|probe| configured(probe, &targets, &entries, document))
                     .collect();
                 planned?
             }
@@ -79,36 +74,33 @@ impl Plan {
         Ok(plan)
     }
 
+    /// Worst case of all probes on a target.
     pub fn written_bytes_a_day(&self, target: usize) -> Bytes {
-        let sum: f64 = self
-            .probes
-            .iter()
-            .filter(|probe| probe.target == target)
-            .map(PlannedProbe::written_bytes_a_day)
-            .sum();
-        Bytes(sum.round() as u64)
+        let sums = budget::bytes_a_day(&self.planned());
+        sums.get(self.targets[target].name.as_str()).copied().unwrap_or_default()
     }
 
-    /// Years until a 600 TBW flash device is worn out by probes alone.
-    pub fn flash_life_share_a_year(&self, target: usize) -> f64 {
-        self.written_bytes_a_day(target).0 as f64 * 365.0 / FLASH_LIFE_BYTES
+    fn planned(&self) -> Vec<Planned<'_>> {
+        let planned = |probe: &PlannedProbe| Planned {
+            target: self.targets[probe.target].name.as_str(),
+            every: probe.every,
+            written_max: probe.written_bytes_max(),
+        };
+        self.probes.iter().map(planned).collect()
     }
 
     fn refuse_over_budget(&self, document: &Document) -> Result<(), Complaint> {
+        let planned = self.planned();
         for (index, target) in self.targets.iter().enumerate() {
-            let planned = self.written_bytes_a_day(index);
-            if planned.0 as f64 <= target.budget.0 as f64 * BUDGET_SHARE_MAX {
+            let Err(text) = budget::check_plan(&planned, &target.name, target.budget) else {
                 continue;
-            }
-            let text = format!(
-                "the probes on `{}` may write {planned} a day, over 80 % of its budget of {}: \
-                 raise `budget`, or run the writing ones less often",
-                target.name, target.budget
-            );
+            };
             let root = document.root();
-            let place = root.get("targets").or_else(|| root.get("probes"));
-            let entry = place.as_ref().and_then(|list| list.items().into_iter().nth(index));
-            return Err(entry.or(place).unwrap_or(root).refuse(text));
+            let entry = match root.get("targets") {
+                Some(list) => list.items()?.into_iter().nth(index),
+                None => root.get("probes"),
+            };
+            return Err(entry.unwrap_or(root).refuse(text));
         }
         Ok(())
     }
@@ -129,8 +121,14 @@ fn default_target(state: &Path) -> TargetSettings {
 
 /// Latency, and the five profiles.
 fn default_probes(target: usize, settings: &TargetSettings) -> Vec<PlannedProbe> {
-    probe::defaults()
+    let latency = (probe::latency::KIND.read)(None)
+        .map(|shape| (probe::latency::KIND.name, &probe::latency::KIND, shape));
+    let profiles = Preset::ALL
         .into_iter()
+        .map(|preset| (preset.name(), &probe::disk::KIND, probe::disk::shape(preset)));
+    latency
+        .into_iter()
+        .chain(profiles)
         .filter_map(|(name, kind, shape)| {
             let shape = allowed(shape, settings)?;
             let every = shape.every;
@@ -147,26 +145,22 @@ fn allowed(shape: Shape, settings: &TargetSettings) -> Option<Shape> {
 fn configured(
     typed: &ProbeSettings,
     targets: &[TargetSettings],
-    list: Option<&Section<'_>>,
+    entries: &[Section<'_>],
+    document: &Document,
 ) -> Result<PlannedProbe, Complaint> {
-    // Settings::read has checked names: what is looked up here is there.
-    let entry = list.and_then(|l| l.items().into_iter().nth(typed.index));
-    let refuse = |text: String| match &entry {
-        Some(section) => section.refuse(text),
-        None => Complaint::plain(text),
-    };
-    let kind = probe::KINDS
-        .iter()
-        .find(|kind| kind.name == typed.kind)
-        .ok_or_else(|| refuse(format!("no probe kind `{}`", typed.kind)))?;
+    // Settings::read has checked the names: what is looked up here is there.
+    let entry = entries.get(typed.index).cloned().unwrap_or_else(|| document.root());
+    let kind = probe::kind(&typed.kind)
+        .ok_or_else(|| entry.refuse(format!("no probe kind `{}`", typed.kind)))?;
     let target = targets
         .iter()
         .position(|target| target.name == typed.target)
-        .ok_or_else(|| refuse(format!("no target `{}`", typed.target)))?;
-    let options = entry.as_ref().and_then(|section| section.get(kind.name));
+        .ok_or_else(|| entry.refuse(format!("no target `{}`", typed.target)))?;
+    let options = entry.get(kind.name);
     let shape = (kind.read)(options.as_ref())?;
     let shape = allowed(shape, &targets[target]).ok_or_else(|| {
-        refuse(format!("probe `{}` writes, and `{}` has `writes: false`", typed.name, typed.target))
+        let (name, target) = (&typed.name, &typed.target);
+        entry.refuse(format!("probe `{name}` writes, and target `{target}` has `writes: false`"))
     })?;
     Ok(PlannedProbe {
         name: Arc::from(typed.name.as_str()),

@@ -1,5 +1,6 @@
 //! The probing lane: one probe at a time, each through the guard, each in a worker process.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,17 +9,17 @@ use super::board::Board;
 use super::plan::{Plan, PlannedProbe};
 use super::state::{self, State};
 use super::supervise::{Halt, Pulse};
-use super::targets::{Targets, ballast_size, hung};
-use crate::base::clock::{Clock, Moment};
+use super::targets::{Targets, ballast_size, hung, reserve};
+use crate::base::clock::Clock;
 use crate::base::fault::Fault;
 use crate::base::units::{Bytes, Seconds};
 use crate::host::roots::Roots;
 use crate::model::job::{Job, Place, Region, Run, Target, Task, WIRE_VERSION, What};
 use crate::model::outcome::{Outcome, Reply, Skip};
 use crate::model::snapshot::ProbeState;
-use crate::schedule::due::{Entry, Timetable};
+use crate::schedule::due::{Entry, Order, Timetable};
 use crate::schedule::guard::{self, Request};
-use crate::schedule::turn::Turn;
+use crate::schedule::turn::{Turn, TurnGuard};
 use crate::worker::{Ended, Runner, Stop};
 
 /// What the lane is given.
@@ -30,7 +31,9 @@ pub struct Probing {
     /// Cancels the worker that is running.
     pub stop: Stop,
     pub runner: Arc<dyn Runner>,
-    pub state_directory: std::path::PathBuf,
+    pub state_directory: PathBuf,
+    /// Directories for the turn's lock, best first.
+    pub turn_places: Vec<PathBuf>,
     /// Differs between hosts, so that they don't all probe at the same second.
     pub host_seed: u64,
 }
@@ -84,32 +87,25 @@ impl Probing {
     fn open(&self, plan: Arc<Plan>) -> Lane {
         let state = self.load_state();
         let targets = Targets::new(&plan, &state, self.clock.now());
-        let timetable = self.timetable(&plan, &state);
+        let timetable = self.timetable(&plan);
         account::new_views(&self.board, &plan);
         Lane { plan, timetable, targets, state, runs: 0 }
     }
 
-    fn timetable(&self, plan: &Plan, state: &State) -> Timetable {
-        let now = self.clock.now();
-        let entries: Vec<Entry> = plan
-            .probes
-            .iter()
-            .map(|probe| Entry { every: probe.every, writes: probe.written_bytes_max().0 > 0 })
-            .collect();
-        let mut timetable =
-            Timetable::new(entries, plan.settings.first_run, self.host_seed, now);
-        if plan.settings.first_run == crate::config::settings::FirstRun::Spread {
-            for (index, probe) in plan.probes.iter().enumerate() {
-                let last = state.last_runs.get(&probe.state_key(plan));
-                if let Some(ago) = last.map(|unix| now.unix_seconds() - unix)
-                    && (0.0..=probe.every.0).contains(&ago)
-                {
-                    let mono = now.mono.saturating_sub(Seconds(ago).duration());
-                    timetable.ran(index, Moment { mono, ..now });
-                }
-            }
-        }
-        timetable
+    fn timetable(&self, plan: &Plan) -> Timetable {
+        let entry = |probe: &PlannedProbe| Entry {
+            name: probe.key(plan),
+            every: probe.every,
+            order: if probe.shape.exempt_from_gate {
+                Order::Latency
+            } else if probe.shape.writes_anything() {
+                Order::Writes
+            } else {
+                Order::Reads
+            },
+        };
+        let entries = plan.probes.iter().map(entry).collect();
+        Timetable::new(entries, plan.settings.first_run, self.host_seed, self.clock.now())
     }
 
     /// A changed plan keeps what is known of probes and targets that are still there.
@@ -118,21 +114,11 @@ impl Probing {
         if Arc::ptr_eq(&plan, &lane.plan) {
             return;
         }
-        let before = std::mem::replace(&mut lane.plan, Arc::clone(&plan));
-        lane.timetable = self.timetable(&plan, &lane.state);
-        lane.targets.replan(&plan, self.clock.now());
+        let now = self.clock.now();
+        lane.timetable = self.timetable(&plan).following(&lane.timetable, now);
+        lane.targets.replan(&plan, now);
         account::new_views(&self.board, &plan);
-        let shared = self.board.lock();
-        for (index, probe) in plan.probes.iter().enumerate() {
-            let same = before.probes.iter().any(|b| {
-                b.name == probe.name
-                    && before.targets[b.target].name == plan.targets[probe.target].name
-                    && b.shape == probe.shape
-            });
-            if let (true, Some(last)) = (same, shared.probes.get(index).and_then(|v| v.last_run)) {
-                lane.timetable.ran(index, last);
-            }
-        }
+        lane.plan = plan;
     }
 
     /// One due probe: guard, ballast, budget, turn, run, account.
@@ -150,7 +136,6 @@ impl Probing {
         } else {
             lane.timetable.ran(index, now);
         }
-        lane.state.last_runs.insert(probe.state_key(&plan), now.unix_seconds());
         account::record(&self.board, index, now, self.clock.now(), outcome);
     }
 
@@ -168,19 +153,18 @@ impl Probing {
         let writes = probe.written_bytes_max();
         let conditions = self.board.lock().conditions.clone();
         let request = Request {
-            exempt_from_gate: probe.shape.exempt_from_gate,
+            exempt: probe.shape.exempt_from_gate,
             devices: &inspection.devices,
-            inspection: Some(&inspection),
             writes,
-            file: size,
+            may_write: guard::may_write(settings, &inspection),
+            region: size,
+            inspection: Some(&inspection),
             wake: settings.wake,
-            may_write: settings.writes,
-            is_default: settings.is_default,
         };
         let guard_settings = &plan.settings.guard;
         let now = self.clock.now();
         guard::permit(&request, &conditions, guard_settings, now).map_err(skip)?;
-        let reserve = guard::reserve(guard_settings, inspection.size, size);
+        let reserve = reserve(guard_settings, &inspection);
         let devices: Vec<String> = inspection.devices.iter().map(|d| d.name.clone()).collect();
         let target = target_of(settings);
         if inspection.ballast != Some(size) && matches!(target.place, Place::Directory(_)) {
@@ -229,7 +213,7 @@ impl Probing {
             .debit(writes, now)
             .map_err(|text| Outcome::skipped(Skip::Budget, text))?;
         self.save(lane).map_err(|fault| {
-            lane.state.budget(target, a_day, now).refund(writes, Bytes(0), now);
+            lane.state.budget(target, a_day, now).refund(writes, Bytes(0));
             Outcome::Failed { fault, partial: None }
         })
     }
@@ -259,16 +243,16 @@ impl Probing {
             let now = self.clock.now();
             lane.state
                 .budget(&settings.name, settings.budget, now)
-                .refund(probe.written_bytes_max(), cost.written_bytes, now);
+                .refund(probe.written_bytes_max(), cost.written_bytes);
         }
         account::charge(&self.board, probe.target, cost, lane.state.remaining(settings, self.clock.now()));
         outcome
     }
 
-    fn take_turn(&self) -> Result<Turn, Outcome> {
-        match Turn::try_take(&self.state_directory) {
-            Ok(Ok(turn)) => Ok(turn),
-            Ok(Err(holder)) => Err(Outcome::skipped(Skip::Locked, holder.to_string())),
+    fn take_turn(&self) -> Result<TurnGuard, Outcome> {
+        match Turn::try_take(&self.turn_places) {
+            Ok(Turn::Mine(turn)) => Ok(turn),
+            Ok(Turn::Theirs(holder)) => Err(Outcome::skipped(Skip::Locked, holder.to_string())),
             Err(fault) => Err(Outcome::Failed { fault, partial: None }),
         }
     }
@@ -286,7 +270,7 @@ impl Probing {
         let now = self.clock.now();
         lane.state
             .budget(&settings.name, settings.budget, now)
-            .lay_out(now)
+            .debit_layout(now)
             .map_err(|text| Outcome::skipped(Skip::Budget, text))?;
         let turn = self.take_turn()?;
         let seed = self.seed(lane);
@@ -410,9 +394,10 @@ impl Probing {
     }
 
     fn show_next(&self, lane: &Lane) {
+        let now = self.clock.now();
         let mut shared = self.board.lock();
         for (index, view) in shared.probes.iter_mut().enumerate() {
-            view.next_due = lane.timetable.due(index);
+            view.next_due = lane.timetable.due(index, now);
             if matches!(view.state, ProbeState::Running { .. }) {
                 view.state = ProbeState::Waiting;
             }

@@ -138,10 +138,10 @@ impl Sampling {
             (shared.probes.clone(), shared.targets.clone(), shared.notes.clone())
         };
         for view in &probes {
-            probe::points(view, at, &mut all.points);
+            probe::metrics::points(view, at, &mut all.points);
         }
         for target in &targets {
-            probe::target_points(target, &mut all.points);
+            probe::metrics::target_points(target, &mut all.points);
         }
         all.notes.extend(notes);
         Snapshot {

@@ -1,4 +1,4 @@
-//! What must outlive the daemon: budgets spent, last runs, stuck workers. One small, versioned,
+//! What must outlive the daemon: budgets spent and stuck workers. One small, versioned,
 //! checksummed file, written by a worker (its disk may hang) and read by one at start.
 
 use std::collections::BTreeMap;
@@ -21,8 +21,6 @@ const VERSION: u32 = 1;
 pub struct State {
     /// Write budget by target name.
     pub budgets: BTreeMap<String, Budget>,
-    /// Unix seconds of the last run, by `probe@target`.
-    pub last_runs: BTreeMap<String, f64>,
     pub stuck: Vec<StuckEntry>,
 }
 
@@ -60,7 +58,12 @@ impl Discard {
 impl State {
     /// The budget of a target; a full one where none was kept.
     pub fn budget(&mut self, target: &str, a_day: Bytes, now: Moment) -> &mut Budget {
-        self.budgets.entry(target.to_owned()).or_insert_with(|| Budget::full(a_day, now))
+        let budget = self
+            .budgets
+            .entry(target.to_owned())
+            .or_insert_with(|| Budget::new(a_day, now));
+        *budget = budget.clone().resized(a_day);
+        budget
     }
 
     /// What a target's probes may still write today, as device bytes.
@@ -126,10 +129,9 @@ mod tests {
     use super::*;
 
     fn some() -> State {
-        State {
-            last_runs: [("seq_read@root".to_owned(), 1.75e9)].into(),
-            ..State::default()
-        }
+        let mut state = State::default();
+        state.budget("root", Bytes(1 << 30), Moment::default());
+        state
     }
 
     #[test]
@@ -149,7 +151,7 @@ mod tests {
     fn each_way_to_be_wrong_has_its_reason() {
         assert_eq!(State::decode("{}"), Err(Discard::Foreign));
         assert_eq!(State::decode("loadline-state 9 00000000 0\n"), Err(Discard::Version));
-        let flipped = some().encode().replace("seq_read", "seq_reed");
+        let flipped = some().encode().replace("root", "boot");
         assert_eq!(State::decode(&flipped), Err(Discard::Torn));
     }
 

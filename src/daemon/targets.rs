@@ -11,7 +11,6 @@ use crate::base::units::{Bytes, MIB};
 use crate::config::settings::{GuardSettings, TargetSettings};
 use crate::model::outcome::{Inspection, Outcome, Skip};
 use crate::model::snapshot::ProbeState;
-use crate::schedule::guard;
 use crate::worker::stuck::Stuck;
 
 /// At most this many workers may be stuck on one host; then nothing is started any more.
@@ -211,8 +210,7 @@ impl Targets {
 
     pub fn must_give_back(&self, target: usize, settings: &GuardSettings) -> bool {
         let Some(inspection) = self.inspection(target) else { return false };
-        let Some(ballast) = inspection.ballast else { return false };
-        inspection.available < guard::reserve(settings, inspection.size, ballast)
+        inspection.ballast.is_some() && inspection.available < reserve(settings, inspection)
     }
 
     pub fn forget_ballast(&mut self, target: usize) {
@@ -269,6 +267,12 @@ pub fn ballast_size(
         return Err((Skip::Full, text));
     }
     Ok(Bytes(size))
+}
+
+/// Space that stays free on the target's file system whatever probes do.
+pub fn reserve(settings: &GuardSettings, inspection: &Inspection) -> Bytes {
+    let share = (inspection.size.0 as f64 * settings.reserve_share) as u64;
+    settings.reserve.max(Bytes(share))
 }
 
 /// The fault of a worker that could not be killed.
