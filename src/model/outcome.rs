@@ -122,6 +122,10 @@ pub enum Reply {
         freed: Bytes,
     },
     Saved,
+    /// `None` where there is no such file yet.
+    Loaded {
+        content: Option<String>,
+    },
     Failed(Fault),
     Skipped {
         skip: Skip,
