@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::thread::park;
 use std::time::Duration;
 
+use loadline::base::clock::SystemClock;
 use loadline::base::units::Bytes;
 use loadline::model::job::{Event, Job, Progress, Task, WIRE_VERSION, What};
 use loadline::model::outcome::{Outcome, Reply, Skip};
@@ -168,6 +169,7 @@ fn tries(task: &Task) -> Vec<(String, bool)> {
 
 fn runner(kind: &str) -> ProcessRunner {
     ProcessRunner {
+        clock: Arc::new(SystemClock),
         exe: "/proc/self/exe".into(),
         arguments: vec![kind.into()],
         patience: Patience { stop: Duration::from_millis(50), kill: Duration::from_secs(20) },

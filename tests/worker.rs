@@ -18,6 +18,7 @@ use fuser::{
     Config, Errno, FileAttr, FileHandle, FileType, Filesystem, INodeNo, ReplyAttr, ReplyStatfs,
     Request, Session,
 };
+use loadline::base::clock::SystemClock;
 use loadline::base::fault::{Fault, FaultKind};
 use loadline::model::job::{Job, LINE_BYTES_MAX, Place, Target, Task, WIRE_VERSION, What};
 use loadline::model::outcome::{Outcome, Reply, Skip};
@@ -34,6 +35,7 @@ const SHORT: Duration = Duration::from_millis(80);
 
 fn runner(kind: &str) -> ProcessRunner {
     ProcessRunner {
+        clock: Arc::new(SystemClock),
         exe: BAD_WORKER.into(),
         arguments: vec![kind.into()],
         patience: Patience { stop: Duration::from_millis(50), kill: AMPLE },
@@ -130,7 +132,7 @@ fn ready(fd: &impl AsFd) -> bool {
 
 #[test]
 fn a_program_that_is_not_there_is_a_fault_with_its_path() {
-    let runner = ProcessRunner { exe: "/no/such/loadline".into(), ..ProcessRunner::default() };
+    let runner = ProcessRunner { exe: "/no/such/loadline".into(), ..runner("deaf") };
     let ended = runner.run(&job(), AMPLE, &Stop::default(), &mut |_| {});
     let Ended::Failed(fault) = ended else { panic!("{ended:?}") };
     assert_eq!(fault.kind, FaultKind::Missing);
@@ -199,6 +201,13 @@ fn a_save_through_a_worker_is_on_disk_when_it_is_answered() {
     let ended = runner("serve").run(&job, AMPLE, &Stop::default(), &mut |_| {});
     assert!(matches!(ended, Ended::Replied(Reply::Saved)), "{ended:?}");
     assert_eq!(std::fs::read_to_string(dir.path().join("state")).unwrap(), "content");
+    let task = Task::Load { directory: dir.path().into(), name: "state".into() };
+    let load = Job { v: WIRE_VERSION, polite: false, task };
+    let ended = runner("serve").run(&load, AMPLE, &Stop::default(), &mut |_| {});
+    let Ended::Replied(Reply::Loaded { content: Some(content) }) = ended else {
+        panic!("{ended:?}")
+    };
+    assert_eq!(content, "content");
 }
 
 #[test]

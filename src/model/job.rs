@@ -196,6 +196,11 @@ pub enum Task {
         name: String,
         content: String,
     },
+    /// Reads `directory/name` whole.
+    Load {
+        directory: PathBuf,
+        name: String,
+    },
 }
 
 /// One line on a worker's standard input.

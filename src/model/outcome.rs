@@ -123,7 +123,9 @@ pub enum Reply {
     },
     Saved,
     /// `None` where there is no such file yet.
-    Loaded { content: Option<String> },
+    Loaded {
+        content: Option<String>,
+    },
     Failed(Fault),
     Skipped {
         skip: Skip,

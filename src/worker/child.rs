@@ -43,8 +43,13 @@ impl Default for Service {
     }
 }
 
-/// The hidden `worker` command: serves one job on standard input and output. The caller returns
-/// from `main` right after, which ends the task's thread wherever it is.
+/// The hidden `worker` command, and its exit code. The caller returns from `main` right after, which
+/// ends the task's thread wherever it is.
+pub fn main() -> u8 {
+    u8::from(serve(&Service::default()).is_err())
+}
+
+/// Serves one job on standard input and output.
 ///
 /// # Errors
 /// Where the pipes can't be set up.

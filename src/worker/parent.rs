@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::process::{
@@ -15,22 +16,26 @@ use rustix::process::{
 use super::stuck::Body;
 use super::talk::{Patience, Talk};
 use super::{Ended, Runner, Stop, wire};
+use crate::base::clock::Clock;
 use crate::base::fault::{Fault, FaultKind};
 use crate::host::sys;
 use crate::model::job::{Job, What};
 
 /// Runs each job in a process of its own.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct ProcessRunner {
+    pub clock: Arc<dyn Clock>,
     /// The file that runs now, also after an upgrade has replaced the one on disk.
     pub exe: PathBuf,
     pub arguments: Vec<OsString>,
     pub patience: Patience,
 }
 
-impl Default for ProcessRunner {
-    fn default() -> Self {
+impl ProcessRunner {
+    /// Runs this program's own `worker` command.
+    pub fn new(clock: Arc<dyn Clock>) -> Self {
         Self {
+            clock,
             exe: "/proc/self/exe".into(),
             arguments: vec!["worker".into()],
             patience: Patience::default(),
@@ -54,9 +59,9 @@ impl Runner for ProcessRunner {
 }
 
 impl ProcessRunner {
-    /// Starts a worker that `job`, one line, is ready to be sent to.
+    /// Starts a worker; `job`, one line, is ready to be sent to it.
     #[allow(clippy::disallowed_methods, reason = "workers are processes; it is loadline itself")]
-    fn start<'a>(&self, job: Vec<u8>, stop: &'a Stop) -> Result<Talk<'a>, Fault> {
+    fn start<'a>(&'a self, job: Vec<u8>, stop: &'a Stop) -> Result<Talk<'a>, Fault> {
         // Ours are close-on-exec from birth; this is for what we inherited. Old kernels lack it.
         let _ = sys::close_all_on_exec();
         let at_exe = |error| Fault::os(format_args!("{}", self.exe.display()), &error);
@@ -78,7 +83,8 @@ impl ProcessRunner {
             let text = format!("worker: pipes that don't wait: {error}");
             return Err(Fault::new(FaultKind::Internal, text));
         }
-        Ok(Talk { body, input, output, unsent: job, patience: self.patience, stop })
+        let (patience, clock) = (self.patience, &*self.clock);
+        Ok(Talk { body, input, output, unsent: job, patience, stop, clock })
     }
 }
 

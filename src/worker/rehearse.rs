@@ -12,7 +12,7 @@ use super::stuck::{Body, Stuck};
 use super::talk::{Patience, Talk};
 use super::tasks::{Perform, RealTasks};
 use super::{Ended, Runner, Stop, wire};
-use crate::base::clock::ManualClock;
+use crate::base::clock::{ManualClock, SystemClock};
 use crate::base::fault::{Fault, FaultKind};
 use crate::base::units::Seconds;
 use crate::model::job::{Job, Task, What};
@@ -46,7 +46,8 @@ impl InThread {
         })?;
         let body = Box::new(Thread { end: end.into() });
         let (input, output) = (Some(input), Some(output));
-        Ok(Talk { body, input, output, unsent: job, patience: self.patience, stop })
+        let (patience, clock) = (self.patience, &SystemClock);
+        Ok(Talk { body, input, output, unsent: job, patience, stop, clock })
     }
 }
 
@@ -204,5 +205,155 @@ impl Body for Actor {
 
     fn reap(&mut self) -> Option<String> {
         self.released.is_set().then(|| "released".into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+    use crate::base::clock::Clock;
+    use crate::base::units::Bytes;
+    use crate::model::job::{Progress, WIRE_VERSION};
+    use crate::worker::Desk;
+
+    const AMPLE: Duration = Duration::from_secs(60);
+    const PATIENCE: Patience = Patience { stop: Duration::ZERO, kill: AMPLE };
+
+    struct Act<F>(F);
+
+    impl<F: Fn(&Desk) -> Reply + Send + Sync> Perform for Act<F> {
+        fn perform(&self, _: &Task, desk: &Desk) -> Reply {
+            (self.0)(desk)
+        }
+    }
+
+    fn thread(act: impl Fn(&Desk) -> Reply + Send + Sync + 'static) -> InThread {
+        let mut runner = InThread::new(Arc::new(Act(act)));
+        runner.patience = PATIENCE;
+        runner.service.every = Duration::from_millis(1);
+        runner
+    }
+
+    fn job() -> Job {
+        let task = Task::Save { directory: "/".into(), name: "s".into(), content: "".into() };
+        Job { v: WIRE_VERSION, polite: true, task }
+    }
+
+    fn layout(done: u64) -> What {
+        What::Layout { done: Bytes(done), total: Bytes(u64::MAX) }
+    }
+
+    #[test]
+    fn a_reader_that_stands_still_does_not_delay_the_task() {
+        let (done, is_done) = mpsc::channel();
+        let runner = thread(move |desk| {
+            // Far more than a pipe holds.
+            (0..100_000).for_each(|i| desk.event(layout(i)));
+            done.send(()).unwrap();
+            Reply::Saved
+        });
+        let mut heard = 0;
+        let ended = runner.run(&job(), AMPLE, &Stop::default(), &mut |_| {
+            if heard == 0 {
+                is_done.recv_timeout(AMPLE).expect("the task waits for its reader");
+            }
+            heard += 1;
+        });
+        assert!(matches!(ended, Ended::Replied(Reply::Saved)), "{ended:?}");
+    }
+
+    #[test]
+    fn progress_comes_by_itself_while_a_task_is_at_work() {
+        let shown = Progress { leg: 3, ..Progress::default() };
+        let expected = shown.clone();
+        let runner = thread(move |desk| {
+            let shown = shown.clone();
+            desk.show(move || Some(shown.clone()));
+            while !desk.stopped() {
+                std::thread::yield_now();
+            }
+            Reply::Saved
+        });
+        let stop = Stop::default();
+        let mut heard = Vec::new();
+        let runner = InThread { patience: Patience { stop: AMPLE, kill: AMPLE }, ..runner };
+        let ended = runner.run(&job(), AMPLE, &stop, &mut |what| {
+            heard.push(what.clone());
+            if heard.len() == 2 {
+                stop.set();
+            }
+        });
+        assert!(matches!(ended, Ended::Replied(Reply::Saved)), "{ended:?}");
+        assert!(heard.iter().all(|what| *what == What::Progress(expected.clone())), "{heard:?}");
+    }
+
+    #[test]
+    fn an_outcome_that_does_not_fit_says_so_instead() {
+        let runner = thread(|_| {
+            Reply::Failed(Fault::new(FaultKind::Io, "x".repeat(crate::model::job::LINE_BYTES_MAX)))
+        });
+        let ended = runner.run(&job(), AMPLE, &Stop::default(), &mut |_| {});
+        let Ended::Replied(Reply::Failed(fault)) = ended else { panic!("{ended:?}") };
+        assert_eq!(fault.kind, FaultKind::Internal);
+    }
+
+    #[test]
+    fn a_job_of_another_version_is_refused_by_the_worker() {
+        let runner = thread(|_| Reply::Saved);
+        let job = Job { v: WIRE_VERSION + 1, ..job() };
+        let ended = runner.run(&job, AMPLE, &Stop::default(), &mut |_| {});
+        let Ended::Replied(Reply::Failed(fault)) = ended else { panic!("{ended:?}") };
+        assert_eq!(fault.kind, FaultKind::Unsupported);
+    }
+
+    #[test]
+    fn a_blocked_thread_is_hung_until_it_returns() {
+        let (release, released) = mpsc::channel::<()>();
+        let released = Mutex::new(released);
+        let mut runner = thread(move |_| {
+            let _ = released.lock().unwrap().recv();
+            Reply::Saved
+        });
+        runner.patience.kill = Duration::ZERO;
+        let ended = runner.run(&job(), Duration::ZERO, &Stop::default(), &mut |_| {});
+        let Ended::Hung(mut stuck) = ended else { panic!("{ended:?}") };
+        assert!(!stuck.reap());
+        drop(release);
+        while !stuck.reap() {
+            std::thread::yield_now();
+        }
+        assert!(stuck.reap(), "once gone, always gone");
+    }
+
+    #[test]
+    fn a_script_moves_its_clock_by_what_its_scenes_take() {
+        let clock = ManualClock::starting_at(1_000_000);
+        let begin = clock.now();
+        let released = Stop::default();
+        let hangs = released.clone();
+        let runner = Scripted::new(clock.clone(), move |job| match job.polite {
+            true => Scene::Reply {
+                takes: Duration::from_secs(3),
+                events: vec![layout(1)],
+                reply: Reply::Saved,
+            },
+            false => Scene::Hangs { released: hangs.clone() },
+        });
+        let play = |job: &Job, deadline| {
+            runner.run(job, Duration::from_secs(deadline), &Stop::default(), &mut |_| {})
+        };
+        assert!(matches!(play(&job(), 5), Ended::Replied(Reply::Saved)));
+        assert_eq!(clock.now().since(begin), Seconds(3.0));
+        let late = play(&job(), 2);
+        assert!(matches!(&late, Ended::Failed(f) if f.kind == FaultKind::TimedOut), "{late:?}");
+        let hung = play(&Job { polite: false, ..job() }, 5);
+        assert_eq!(clock.now().since(begin), Seconds(3.0 + 2.0 + 5.0 + 3.0));
+        let Ended::Hung(mut stuck) = hung else { panic!("{hung:?}") };
+        assert!(!stuck.reap());
+        released.set();
+        assert!(stuck.reap());
+        assert_eq!(runner.seen().len(), 3);
     }
 }

@@ -1,11 +1,13 @@
-//! Saving state: the old file or the new one, never a torn one, and nothing beside it.
+//! State files: saved as the old file or the new one, never torn and with nothing beside it; and
+//! read again.
 
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use atomic_write_file::AtomicWriteFile;
 
 use crate::base::fault::{Fault, FaultKind};
+use crate::host::roots::read_file;
 
 /// Characters that atomic-write-file puts after `.name.` while it writes.
 const SUFFIX_CHARS: usize = 6;
@@ -15,15 +17,33 @@ const SUFFIX_CHARS: usize = 6;
 /// # Errors
 /// The kind follows errno; the old file is then as it was.
 pub(super) fn save(directory: &Path, name: &str, content: &str) -> Result<(), Fault> {
-    let is_plain = Path::new(name).file_name().is_some_and(|file| file == name);
-    if !is_plain {
-        let text = format!("{}: `{name}` is no file name", directory.display());
-        return Err(Fault::new(FaultKind::Internal, text));
-    }
-    let path = directory.join(name);
+    let path = place(directory, name)?;
     sweep(directory, name)
         .and_then(|()| write(&path, content))
         .map_err(|error| Fault::os(path.display(), &error))
+}
+
+/// The text of `directory/name`; `None` where there is no such file.
+///
+/// # Errors
+/// The kind follows errno; `Malformed` where it is no text.
+pub(super) fn load(directory: &Path, name: &str) -> Result<Option<String>, Fault> {
+    let path = place(directory, name)?;
+    match read_file(&path) {
+        Ok(bytes) => String::from_utf8(bytes).map(Some).map_err(|error| {
+            Fault::new(FaultKind::Malformed, format!("{}: {error}", path.display()))
+        }),
+        Err(fault) if fault.kind == FaultKind::Missing => Ok(None),
+        Err(fault) => Err(fault),
+    }
+}
+
+fn place(directory: &Path, name: &str) -> Result<PathBuf, Fault> {
+    if Path::new(name).file_name().is_some_and(|file| file == name) {
+        return Ok(directory.join(name));
+    }
+    let text = format!("{}: `{name}` is no file name", directory.display());
+    Err(Fault::new(FaultKind::Internal, text))
 }
 
 fn write(path: &Path, content: &str) -> io::Result<()> {
@@ -57,7 +77,6 @@ fn is_left_of(file: &str, name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::host::roots::read_file;
 
     fn names(directory: &Path) -> Vec<String> {
         let entries = std::fs::read_dir(directory).unwrap();
@@ -75,7 +94,7 @@ mod tests {
         }
         save(dir.path(), "state.json", "one").unwrap();
         save(dir.path(), "state.json", "two").unwrap();
-        assert_eq!(read_file(&dir.path().join("state.json")).unwrap(), b"two");
+        assert_eq!(load(dir.path(), "state.json").unwrap().as_deref(), Some("two"));
         assert_eq!(names(dir.path()), [".other.json.AbC123", ".state.json.toolong", "state.json"]);
     }
 
@@ -95,6 +114,15 @@ mod tests {
             assert_eq!(save(dir.path(), name, "").unwrap_err().kind, FaultKind::Internal, "{name}");
         }
         assert!(names(dir.path()).is_empty());
+    }
+
+    #[test]
+    fn no_file_yet_is_no_fault_and_one_that_is_no_text_is() {
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(load(dir.path(), "state.json").unwrap(), None);
+        std::fs::write(dir.path().join("state.json"), b"\xff\xfe").unwrap();
+        let fault = load(dir.path(), "state.json").unwrap_err();
+        assert_eq!(fault.kind, FaultKind::Malformed);
     }
 
     #[test]

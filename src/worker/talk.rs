@@ -8,7 +8,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use super::stuck::{Body, Stuck};
 use super::wire::{Lines, Moved, decode_event, read_now, write_now};
 use super::{Ended, Stop};
-use crate::base::clock::{Clock, SystemClock};
+use crate::base::clock::Clock;
 use crate::base::fault::{Fault, FaultKind};
 use crate::base::units::Seconds;
 use crate::model::job::What;
@@ -62,12 +62,13 @@ pub(super) struct Talk<'a> {
     pub(super) unsent: Vec<u8>,
     pub(super) patience: Patience,
     pub(super) stop: &'a Stop,
+    pub(super) clock: &'a dyn Clock,
 }
 
 impl Talk<'_> {
     /// Sees the worker through to its end, within `deadline` plus patience.
     pub(super) fn run(self, deadline: Duration, on_event: &mut dyn FnMut(&What)) -> Ended {
-        let until = now().saturating_add(deadline);
+        let until = self.now().saturating_add(deadline);
         let mut heard = Heard { lines: Lines::default(), word: None, on_event };
         let mut talk = self;
         let mut step = Step::Working;
@@ -82,11 +83,15 @@ impl Talk<'_> {
             }
             step = talk.press(step, until, &heard);
             if let Step::Killed { at, .. } = step
-                && now() >= at.saturating_add(talk.patience.kill)
+                && talk.now() >= at.saturating_add(talk.patience.kill)
             {
                 return Ended::Hung(Stuck::new(talk.body));
             }
         }
+    }
+
+    fn now(&self) -> Duration {
+        self.clock.now().mono
     }
 
     /// Until something can be moved, the worker ends, or the turn is over.
@@ -129,7 +134,7 @@ impl Talk<'_> {
 
     /// Goes one rung up the ladder when its time has come.
     fn press(&mut self, step: Step, until: Duration, heard: &Heard<'_>) -> Step {
-        let at = now();
+        let at = self.now();
         match (step, &heard.word) {
             (Step::Killed { .. }, _) => step,
             (_, Some(Err(_))) => self.kill(at, Why::Broken),
@@ -218,8 +223,4 @@ fn stopped_by_deadline(reply: Reply, late: Fault) -> Reply {
         Reply::Skipped { skip: Skip::Stopped, .. } => Reply::Failed(late),
         other => other,
     }
-}
-
-fn now() -> Duration {
-    SystemClock.now().mono
 }

@@ -31,6 +31,9 @@ impl Perform for RealTasks {
             Task::Save { directory, name, content } => {
                 reply(save::save(directory, name, content).map(|()| Reply::Saved))
             }
+            Task::Load { directory, name } => {
+                reply(save::load(directory, name).map(|content| Reply::Loaded { content }))
+            }
         }
     }
 }
@@ -48,6 +51,7 @@ pub(super) fn needs(job: &Job) -> Needs {
         Task::LayOut { target, .. } | Task::GiveBack { target } => place(target),
         Task::Run(run) => running(run),
         Task::Save { directory, .. } => (vec![directory.clone()], vec![]),
+        Task::Load { directory, .. } => (vec![], vec![directory.clone()]),
     };
     Needs { write_below, read_below, polite: job.polite }
 }
