@@ -106,7 +106,7 @@ fn a_probe_finds_its_options_and_complains_of_them_at_their_place() {
     assert_eq!(wrong("{}"), "loadline.yml:5:9: `depth` is missing in probe `fast`");
     assert_eq!(
         wrong("{depth: many}"),
-        "loadline.yml:5:17: `depth` of probe `fast`: expected a whole number, 0 or more, found `many`"
+        "loadline.yml:5:17: `depth` of probe `fast`: expected a whole number, 0 or more, found the text `many`"
     );
     assert_eq!(
         wrong("{depth: 1, block_size: -4}"),

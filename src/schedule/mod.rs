@@ -1,1 +1,6 @@
 //! Floor 4: when probes may run. Pure over an injected clock.
+
+pub mod budget;
+pub mod due;
+pub mod guard;
+pub mod turn;
