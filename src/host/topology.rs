@@ -355,7 +355,7 @@ mod tests {
     fn an_overlay_lies_where_its_upper_directory_does() {
         let host = host(
             "20 1 8:16 / / rw - ext4 /dev/sdb rw\n\
-             30 20 0:50 / /merged rw - overlay overlay rw,lowerdir=/l,upperdir=/var/up,workdir=/w\n",
+             30 20 0:50 / /merged rw - overlay overlay rw,upperdir=/var/up,workdir=/w\n",
         );
         assert_eq!(names(&under(&host, "/merged/x").devices), ["sdb"]);
         let inside = self::host("1 0 0:50 / / rw - overlay overlay rw,upperdir=/var/up\n");

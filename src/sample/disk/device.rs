@@ -240,8 +240,8 @@ fn words(
             Class::Zram | Class::Ram => "memory",
             _ => "stack",
         });
-        let on = if leaves.is_empty() { String::new() } else { format!(" on {}", leaves.join(", ")) };
-        return (format!("{own}{on}"), off);
+        let on = if leaves.is_empty() { "" } else { " on " };
+        return (format!("{own}{on}{}", leaves.join(", ")), off);
     }
     let turns = facts.rpm.map_or_else(String::new, |rpm| format!(", {rpm} rpm"));
     if let Some(media) = media {
