@@ -327,7 +327,7 @@ mod tests {
         let kept = ["sda", "sdaa", "dm-1", "md-x", "admsd", "xvda1", "nvme10n1", "mmcblk0"];
         let parts = ["sda1", "sdz9", "sdaa1", "sdiv15", "vdaa3", "nvme10n1p2", "mmcblk0p1"];
         let is_part = |name: &&str| Facts::guessed(name).class == Class::Partition;
-        assert!(!kept.iter().any(is_part) && parts.iter().all(|name| is_part(&name)));
+        assert!(!kept.iter().any(is_part) && parts.iter().all(is_part));
         assert_eq!(Facts::guessed("loop120").class, Class::Loop);
         assert_eq!(Facts::guessed("ram0").class, Class::Ram);
     }

@@ -1,6 +1,6 @@
-//! /proc/diskstats and /sys/block/X/stat, line by line, tolerant of what kernels and containers print.
+//! /proc/diskstats and /sys/block/X/stat, line by line, tolerant of what kernels print.
 //!
-//! procfs-core reads well-formed files only and fails the file for one line, hence a parser of our own.
+//! procfs-core fails the whole file for one odd line, hence a parser of our own.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -264,7 +264,9 @@ mod tests {
         }
 
         #[test]
-        fn a_spoilt_file_keeps_its_other_lines(at in any::<prop::sample::Index>(), byte in any::<u8>()) {
+        fn a_spoilt_file_keeps_its_other_lines(
+            at in any::<prop::sample::Index>(), byte in any::<u8>()
+        ) {
             let mut text = case!("002-diskstats-18tok-discard.input").to_vec();
             let at = at.index(text.len());
             text[at] = byte;

@@ -132,7 +132,7 @@ impl Mounts {
         all
     }
 
-    /// The mount that a walk to `path` ends on. Lexical: symbolic links are the caller's to resolve.
+    /// The mount that a walk to `path` ends on. Lexical: links are the caller's to resolve.
     ///
     /// Goes down from mount to mount as the kernel's walk does, so that what lies under an
     /// over-mounted directory is not found. A mount whose parent is unknown may follow any.

@@ -1,13 +1,12 @@
 //! From a directory to its leaf devices, without a call on the mount: mountinfo, then sysfs.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::block::{Class, Facts, directory, entries, keeps_overwrites, kernel_name, named_by};
-use super::disks;
 use super::mountinfo::{DeviceNumber, Kind, Mount, Mounts, copies_on_write, kind_of};
-use super::roots::{Roots, attribute, read_file};
-use super::transport::nvme_paths;
+use super::roots::{Roots, attribute};
+use super::transport::counting_nodes;
 use crate::base::fault::{Fault, FaultKind};
 use crate::model::job::{Backing, Device};
 
@@ -211,29 +210,11 @@ impl<'a> Walk<'a> {
                     self.device(slave);
                 }
             }
-            _ => self.disk(name, &dir, facts.rotational()),
-        }
-    }
-
-    /// Before Linux 6.4 the head of a native NVMe multipath counts nothing; then its paths do.
-    fn disk(&mut self, name: &str, dir: &Path, rotational: Option<bool>) {
-        let idle = |dir: &Path| {
-            let stat = read_file(&dir.join("stat")).ok().and_then(|text| disks::stat(&text));
-            stat.is_none_or(|c| c.reads == 0 && c.writes == 0)
-        };
-        let paths: Vec<(String, PathBuf)> = match idle(dir) {
-            true => nvme_paths(self.roots, name)
-                .into_iter()
-                .filter_map(|path| directory(self.roots, &path).map(|dir| (path, dir)))
-                .filter(|(_, dir)| !idle(dir))
-                .collect(),
-            false => Vec::new(),
-        };
-        if paths.is_empty() {
-            self.leaf(name, dir, rotational);
-        }
-        for (path, dir) in paths {
-            self.leaf(&path, &dir, rotational);
+            _ => {
+                for (name, dir) in counting_nodes(self.roots, name, &dir) {
+                    self.leaf(&name, &dir, facts.rotational());
+                }
+            }
         }
     }
 
@@ -374,7 +355,7 @@ mod tests {
     fn an_overlay_lies_where_its_upper_directory_does() {
         let host = host(
             "20 1 8:16 / / rw - ext4 /dev/sdb rw\n\
-             30 20 0:50 / /merged rw - overlay overlay rw,lowerdir=/l,upperdir=/var/up,workdir=/w\n",
+             30 20 0:50 / /merged rw - overlay overlay rw,upperdir=/var/up,workdir=/w\n",
         );
         assert_eq!(names(&under(&host, "/merged/x").devices), ["sdb"]);
         let inside = self::host("1 0 0:50 / / rw - overlay overlay rw,upperdir=/var/up\n");

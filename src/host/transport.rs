@@ -1,9 +1,10 @@
 //! How a disk is reached, and so what kind of thing answers: from its place in the device tree.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use super::block::{Class, entries};
-use super::roots::{Roots, attribute};
+use super::block::{Class, directory, entries};
+use super::disks;
+use super::roots::{Roots, attribute, read_file};
 use crate::model::job::Backing;
 
 /// Names in a model string that say the disk is a picture of one.
@@ -88,6 +89,25 @@ pub fn nvme_paths(roots: &Roots, head: &str) -> Vec<String> {
     let mut all = entries(&roots.sys("block"));
     all.retain(|name| nvme_head(name).as_deref() == Some(head));
     all
+}
+
+/// The nodes that count what a disk does, each with its directory: itself, save that before Linux
+/// 6.4 the head of a native NVMe multipath counts nothing and its paths do.
+pub(super) fn counting_nodes(roots: &Roots, name: &str, dir: &Path) -> Vec<(String, PathBuf)> {
+    let is_idle = |dir: &Path| {
+        let stat = read_file(&dir.join("stat")).ok().and_then(|text| disks::stat(&text));
+        stat.is_none_or(|counters| counters.reads == 0 && counters.writes == 0)
+    };
+    let own = || vec![(name.to_owned(), dir.to_owned())];
+    if !is_idle(dir) {
+        return own();
+    }
+    let paths: Vec<_> = nvme_paths(roots, name)
+        .into_iter()
+        .filter_map(|path| directory(roots, &path).map(|dir| (path, dir)))
+        .filter(|(_, dir)| !is_idle(dir))
+        .collect();
+    if paths.is_empty() { own() } else { paths }
 }
 
 /// The node that an NVMe path device belongs to.

@@ -2,13 +2,15 @@
 
 mod device;
 mod families;
+#[cfg(test)]
+mod tests;
 mod track;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use self::device::{Disk, Ignored, Sheet};
-use self::track::Taken;
+use self::track::{Taken, Track};
 use super::filter::wanted;
 use super::{Kind, Reading, Sampler, Tick};
 use crate::base::clock::Moment;
@@ -16,9 +18,8 @@ use crate::base::fault::Fault;
 use crate::base::units::Seconds;
 use crate::config::settings::SampleSettings;
 use crate::host::block::Class;
-use crate::host::disks::Diskstats;
+use crate::host::disks::{Diskstats, Row};
 use crate::host::roots::{KeptFile, Roots, attribute};
-use crate::model::load::DiskCounters;
 use crate::model::metric::Label;
 
 pub static KIND: Kind = Kind {
@@ -72,7 +73,7 @@ impl Sampler for Disks {
         let mut rows = Diskstats::new(self.file.read()?);
         self.table.begin();
         for row in rows.by_ref() {
-            self.table.take(&row.name, row.counters, tick, out);
+            self.table.take(&row, tick, out);
         }
         out.rejected += rows.rejected();
         self.table.end(tick.at);
@@ -93,8 +94,8 @@ impl Table {
         }
     }
 
-    fn take(&mut self, name: &str, counters: DiskCounters, tick: Tick<'_>, out: &mut Reading) {
-        let nominal = self.settings.every;
+    fn take(&mut self, row: &Row<'_>, tick: Tick<'_>, out: &mut Reading) {
+        let name = row.name.as_ref();
         let full = self.entries.len() >= ENTRIES_MAX;
         let known = match self.entries.get_mut(name) {
             None if full => {
@@ -112,7 +113,7 @@ impl Table {
                 let own = |from: Moment, to: Moment| {
                     device::longest(related.iter().map(|name| tick.own.overlap(name, from, to)))
                 };
-                let taken = disk.track.take(tick.at, counters, nominal, own);
+                let taken = disk.track.take(tick.at, row.counters, own);
                 out.rejected += match taken {
                     Taken::Counted(bounded) => bounded,
                     Taken::Rejected => 1,
@@ -122,16 +123,18 @@ impl Table {
             }
         };
         if !known {
-            self.appear(name, counters, tick.at);
+            self.appear(row, tick.at);
         }
     }
 
     /// A device that is new, or not the one that it was.
-    fn appear(&mut self, name: &str, counters: DiskCounters, at: Moment) {
+    fn appear(&mut self, row: &Row<'_>, at: Moment) {
+        let name = row.name.as_ref();
         let sheet = Sheet::read(&self.roots, &self.settings, name);
         let key = Arc::clone(&sheet.info[0]);
         let entry = if self.is_followed(&sheet) {
-            let mut disk = Disk::new(&self.roots, sheet, at, counters);
+            let track = Track::new(at, row.counters, self.settings.every);
+            let mut disk = Disk::new(&self.roots, sheet, track, at);
             disk.admitted =
                 matches!(self.entries.get(name), Some(Entry::Disk(old)) if old.admitted);
             Entry::Disk(Box::new(disk))

@@ -61,7 +61,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn stars_around_any_part_of_a_name_match_it(a in "[a-z*?]{0,6}", b in "[a-z]{0,6}", c in "[a-z]{0,6}") {
+        fn stars_around_any_part_of_a_name_match_it(
+            a in "[a-z*?]{0,6}", b in "[a-z]{0,6}", c in "[a-z]{0,6}"
+        ) {
             let (pattern, name) = (format!("*{b}*"), format!("{a}{b}{c}"));
             prop_assert!(is_match(&pattern, &name) && is_match(&a, &a));
         }

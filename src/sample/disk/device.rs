@@ -12,7 +12,6 @@ use crate::host::roots::Roots;
 use crate::host::topology::under_device;
 use crate::host::transport::nvme_paths;
 use crate::model::job::Backing;
-use crate::model::load::DiskCounters;
 use crate::model::metric::Label;
 use crate::model::outcome::DiskCondition;
 use crate::model::snapshot::{Resource, ResourceClass};
@@ -30,20 +29,11 @@ pub(super) struct Disk {
 }
 
 impl Disk {
-    pub(super) fn new(roots: &Roots, sheet: Sheet, at: Moment, counters: DiskCounters) -> Self {
-        let name = sheet.name();
-        let dir = directory(roots, name).unwrap_or_default();
+    pub(super) fn new(roots: &Roots, sheet: Sheet, track: Track, at: Moment) -> Self {
+        let dir = directory(roots, sheet.name()).unwrap_or_default();
         let mut sequence = KeptNumber::new(dir.join("diskseq"));
         let known_sequence = sequence.read();
-        Self {
-            track: Track::new(at, counters),
-            sheet,
-            facts_at: at,
-            admitted: false,
-            absent: 0,
-            sequence,
-            known_sequence,
-        }
+        Self { track, sheet, facts_at: at, admitted: false, absent: 0, sequence, known_sequence }
     }
 
     pub(super) fn label(&self) -> &Label {
@@ -250,8 +240,8 @@ fn words(
             Class::Zram | Class::Ram => "memory",
             _ => "stack",
         });
-        let on = if leaves.is_empty() { String::new() } else { format!(" on {}", leaves.join(", ")) };
-        return (format!("{own}{on}"), off);
+        let on = if leaves.is_empty() { "" } else { " on " };
+        return (format!("{own}{on}{}", leaves.join(", ")), off);
     }
     let turns = facts.rpm.map_or_else(String::new, |rpm| format!(", {rpm} rpm"));
     if let Some(media) = media {

@@ -7,39 +7,98 @@ use crate::model::load::DiskCounters;
 use crate::model::metric::{Desc, Label, Point, push_some};
 
 macro_rules! families {
-    ($($name:ident = $kind:ident($metric:literal, [$($label:literal),*], $help:literal, $source:literal);)*) => {
+    (
+        $($name:ident = $kind:ident(
+            $metric:literal, [$($label:literal),*], $help:literal, $source:literal
+        );)*
+    ) => {
         $(pub(super) static $name: Desc = Desc::$kind($metric, &[$($label),*], $help, $source);)*
         pub(super) static ALL: &[&Desc] = &[$(&$name),*];
     };
 }
 
 families! {
-    READS = counter("loadline_disk_reads_completed_total", ["device"], "Reads completed.", "/proc/diskstats field 1");
-    WRITES = counter("loadline_disk_writes_completed_total", ["device"], "Writes completed.", "/proc/diskstats field 5");
-    DISCARDS = counter("loadline_disk_discards_completed_total", ["device"], "Discards completed.", "/proc/diskstats field 12");
-    FLUSHES = counter("loadline_disk_flushes_completed_total", ["device"], "Flushes completed.", "/proc/diskstats field 16");
-    READ_BYTES = counter("loadline_disk_read_bytes_total", ["device"], "Bytes read.", "/proc/diskstats field 3 x 512");
-    WRITTEN_BYTES = counter("loadline_disk_written_bytes_total", ["device"], "Bytes written.", "/proc/diskstats field 7 x 512");
-    READ_TIME = counter("loadline_disk_read_time_seconds_total", ["device"], "Time spent by all reads, from submission to completion.", "/proc/diskstats field 4, extended to 64 bit");
-    WRITE_TIME = counter("loadline_disk_write_time_seconds_total", ["device"], "Time spent by all writes, from submission to completion.", "/proc/diskstats field 8, extended to 64 bit");
-    BUSY_TIME = counter("loadline_disk_busy_seconds_total", ["device"], "Time in which at least one request was outstanding.", "/proc/diskstats field 10, extended to 64 bit");
-    QUEUE_TIME = counter("loadline_disk_queue_time_seconds_total", ["device"], "Time spent by all requests; its rate is the mean queue.", "/proc/diskstats field 11, extended to 64 bit");
-    READ_RATE = gauge("loadline_disk_read_operations_per_second", ["device"], "Reads a second in the last window, own probes left out.", "/proc/diskstats field 1");
-    WRITE_RATE = gauge("loadline_disk_write_operations_per_second", ["device"], "Writes a second in the last window, own probes left out.", "/proc/diskstats field 5");
-    READ_BYTE_RATE = gauge("loadline_disk_read_bytes_per_second", ["device"], "Bytes read a second in the last window, own probes left out.", "/proc/diskstats field 3");
-    WRITE_BYTE_RATE = gauge("loadline_disk_write_bytes_per_second", ["device"], "Bytes written a second in the last window, own probes left out.", "/proc/diskstats field 7");
-    BUSY = gauge("loadline_disk_busy_ratio", ["device"], "Share of the last window with a request outstanding; says how full only a single spindle is.", "/proc/diskstats field 10");
-    QUEUE = gauge("loadline_disk_queue_depth", ["device"], "Mean number of requests outstanding in the last window.", "/proc/diskstats fields 4, 8, 15, 17");
-    IN_FLIGHT = gauge("loadline_disk_in_flight", ["device"], "Requests outstanding at the end of the last window.", "/proc/diskstats field 9");
-    READ_LATENCY = gauge("loadline_disk_read_latency_seconds", ["device"], "Mean time of a read in the last window; absent under 10 reads.", "/proc/diskstats fields 4 and 1");
-    WRITE_LATENCY = gauge("loadline_disk_write_latency_seconds", ["device"], "Mean time of a write in the last window; absent under 10 writes.", "/proc/diskstats fields 8 and 5");
-    WINDOW_BUSY = histogram("loadline_disk_window_busy_ratio", ["device"], "Busy share of each window, own probes left out.", "/proc/diskstats field 10");
-    WINDOW_QUEUE = histogram("loadline_disk_window_queue_depth", ["device"], "Mean queue of each window, own probes left out.", "/proc/diskstats fields 4, 8, 15, 17");
-    BUSY_ABOVE = counter("loadline_disk_busy_above_seconds_total", ["device", "threshold"], "Time in windows whose busy share was at or above the threshold.", "/proc/diskstats field 10");
-    STALLED = gauge("loadline_disk_stalled", ["device"], "1 while requests are in flight and none completes (1 s NVMe, 5 s others, 10 s network).", "/proc/diskstats fields 1, 5, 9, 12, 16");
-    INFO = gauge("loadline_disk_info", ["device", "media", "backing", "transport", "model", "scheduler", "write_cache", "dm_name"], "Facts about the disk; empty where unknown.", "/sys/class/block");
-    LEAF_INFO = gauge("loadline_disk_leaf_info", ["device", "stack"], "The device carries a part of the stack.", "/sys/class/block/X/slaves");
-    PROBE_ACTIVE = counter("loadline_probe_active_seconds_total", ["device"], "Time in which an own probe was at work on the device.", "own runs");
+    READS = counter("loadline_disk_reads_completed_total", ["device"],
+        "Reads completed.",
+        "/proc/diskstats field 1");
+    WRITES = counter("loadline_disk_writes_completed_total", ["device"],
+        "Writes completed.",
+        "/proc/diskstats field 5");
+    DISCARDS = counter("loadline_disk_discards_completed_total", ["device"],
+        "Discards completed.",
+        "/proc/diskstats field 12");
+    FLUSHES = counter("loadline_disk_flushes_completed_total", ["device"],
+        "Flushes completed.",
+        "/proc/diskstats field 16");
+    READ_BYTES = counter("loadline_disk_read_bytes_total", ["device"],
+        "Bytes read.",
+        "/proc/diskstats field 3 x 512");
+    WRITTEN_BYTES = counter("loadline_disk_written_bytes_total", ["device"],
+        "Bytes written.",
+        "/proc/diskstats field 7 x 512");
+    READ_TIME = counter("loadline_disk_read_time_seconds_total", ["device"],
+        "Time spent by all reads, from submission to completion.",
+        "/proc/diskstats field 4, extended to 64 bit");
+    WRITE_TIME = counter("loadline_disk_write_time_seconds_total", ["device"],
+        "Time spent by all writes, from submission to completion.",
+        "/proc/diskstats field 8, extended to 64 bit");
+    BUSY_TIME = counter("loadline_disk_busy_seconds_total", ["device"],
+        "Time in which at least one request was outstanding.",
+        "/proc/diskstats field 10, extended to 64 bit");
+    QUEUE_TIME = counter("loadline_disk_queue_time_seconds_total", ["device"],
+        "Time spent by all requests; its rate is the mean queue.",
+        "/proc/diskstats field 11, extended to 64 bit");
+    READ_RATE = gauge("loadline_disk_read_operations_per_second", ["device"],
+        "Reads a second in the last window, own probes left out.",
+        "/proc/diskstats field 1");
+    WRITE_RATE = gauge("loadline_disk_write_operations_per_second", ["device"],
+        "Writes a second in the last window, own probes left out.",
+        "/proc/diskstats field 5");
+    READ_BYTE_RATE = gauge("loadline_disk_read_bytes_per_second", ["device"],
+        "Bytes read a second in the last window, own probes left out.",
+        "/proc/diskstats field 3");
+    WRITE_BYTE_RATE = gauge("loadline_disk_write_bytes_per_second", ["device"],
+        "Bytes written a second in the last window, own probes left out.",
+        "/proc/diskstats field 7");
+    BUSY = gauge("loadline_disk_busy_ratio", ["device"],
+        "Share of the last window with a request outstanding; says how full only a single \
+         spindle is.",
+        "/proc/diskstats field 10");
+    QUEUE = gauge("loadline_disk_queue_depth", ["device"],
+        "Mean number of requests outstanding in the last window.",
+        "/proc/diskstats fields 4, 8, 15, 17");
+    IN_FLIGHT = gauge("loadline_disk_in_flight", ["device"],
+        "Requests outstanding at the end of the last window.",
+        "/proc/diskstats field 9");
+    READ_LATENCY = gauge("loadline_disk_read_latency_seconds", ["device"],
+        "Mean time of a read in the last window; absent under 10 reads.",
+        "/proc/diskstats fields 4 and 1");
+    WRITE_LATENCY = gauge("loadline_disk_write_latency_seconds", ["device"],
+        "Mean time of a write in the last window; absent under 10 writes.",
+        "/proc/diskstats fields 8 and 5");
+    WINDOW_BUSY = histogram("loadline_disk_window_busy_ratio", ["device"],
+        "Busy share of each window, own probes left out.",
+        "/proc/diskstats field 10");
+    WINDOW_QUEUE = histogram("loadline_disk_window_queue_depth", ["device"],
+        "Mean queue of each window, own probes left out.",
+        "/proc/diskstats fields 4, 8, 15, 17");
+    BUSY_ABOVE = counter("loadline_disk_busy_above_seconds_total", ["device", "threshold"],
+        "Time in windows whose busy share was at or above the threshold.",
+        "/proc/diskstats field 10");
+    STALLED = gauge("loadline_disk_stalled", ["device"],
+        "1 while requests are in flight and none completes (1 s NVMe, 5 s others, 10 s network).",
+        "/proc/diskstats fields 1, 5, 9, 12, 16");
+    INFO = gauge("loadline_disk_info",
+        ["device", "media", "backing", "transport",
+        "model", "scheduler", "write_cache", "dm_name"],
+        "Facts about the disk; empty where unknown.",
+        "/sys/class/block");
+    LEAF_INFO = gauge("loadline_disk_leaf_info", ["device", "stack"],
+        "The device carries a part of the stack.",
+        "/sys/class/block/X/slaves");
+    PROBE_ACTIVE = counter("loadline_probe_active_seconds_total", ["device"],
+        "Time in which an own probe was at work on the device.",
+        "own runs");
 }
 
 /// The threshold of `loadline_disk_busy_above_seconds_total`.

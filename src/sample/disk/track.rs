@@ -51,6 +51,8 @@ impl Window {
 #[derive(Debug)]
 pub(super) struct Track {
     at: Moment,
+    /// Wished length of a window.
+    nominal: Seconds,
     pub(super) counters: DiskCounters,
     read_time: Extended,
     write_time: Extended,
@@ -72,9 +74,10 @@ pub(super) struct Track {
 }
 
 impl Track {
-    pub(super) fn new(at: Moment, counters: DiskCounters) -> Self {
+    pub(super) fn new(at: Moment, counters: DiskCounters, nominal: Seconds) -> Self {
         let mut track = Self {
             at,
+            nominal,
             counters,
             read_time: Extended::default(),
             write_time: Extended::default(),
@@ -99,15 +102,14 @@ impl Track {
         &mut self,
         at: Moment,
         now: DiskCounters,
-        nominal: Seconds,
         own: impl Fn(Moment, Moment) -> Seconds,
     ) -> Taken {
         let elapsed = at.since(self.at);
-        if elapsed.0 < nominal.0 * WINDOW_SHARE.start() {
+        if elapsed.0 < self.nominal.0 * WINDOW_SHARE.start() {
             self.skip();
             return Taken::Counted(0);
         }
-        let in_time = elapsed.0 <= nominal.0 * WINDOW_SHARE.end();
+        let in_time = elapsed.0 <= self.nominal.0 * WINDOW_SHARE.end();
         let load = match DiskLoad::between(&self.counters, &now, elapsed) {
             Ok(load) => load,
             Err(NoWindow::Implausible) if in_time => {
