@@ -144,34 +144,74 @@ fn grown_pair(before: Option<(u64, u64)>, after: Option<(u64, u64)>) -> (u64, f6
     }
 }
 
-/// One interface's counters. Absent where the source can't tell (missed is folded into drops in /proc/net/dev).
+/// One direction of an interface's counters; `None` where the kernel printed nonsense.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LinkCounters {
-    pub receive_bytes: u64,
-    pub receive_packets: u64,
-    pub receive_errors: u64,
-    pub receive_drops: u64,
-    pub receive_missed: Option<u64>,
-    pub transmit_bytes: u64,
-    pub transmit_packets: u64,
-    pub transmit_errors: u64,
-    pub transmit_drops: u64,
+pub struct FlowCounters {
+    pub bytes: Option<u64>,
+    pub packets: Option<u64>,
+    pub errors: Option<u64>,
+    pub drops: Option<u64>,
 }
 
-/// A window on a link; per direction.
+/// One interface's counters.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LinkCounters {
+    pub receive: FlowCounters,
+    pub transmit: FlowCounters,
+    /// No buffer at the device. /proc/net/dev folds it into drops: absent unless read apart.
+    pub receive_missed: Option<u64>,
+}
+
+/// A window on one direction of a link.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct FlowLoad {
+    pub bytes_per_second: f64,
+    pub packets_per_second: f64,
+}
+
+/// A window on a link; a direction is absent where its counters are unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct LinkLoad {
     pub window: Seconds,
-    pub receive_bytes_per_second: f64,
-    pub receive_packets_per_second: f64,
-    pub transmit_bytes_per_second: f64,
-    pub transmit_packets_per_second: f64,
+    pub receive: Option<FlowLoad>,
+    pub transmit: Option<FlowLoad>,
 }
 
 /// What Ethernet adds to each packet and no byte counter sees: FCS 4, preamble 8, gap 12.
 pub const WIRE_BYTES_PER_PACKET: f64 = 24.0;
 /// More bytes a second than any link moves (800G, doubled).
 const LINK_BYTES_PER_SECOND_MAX: f64 = 200e9;
+
+impl FlowLoad {
+    /// `None` where a counter is unknown at either end.
+    fn between(
+        before: &FlowCounters,
+        after: &FlowCounters,
+        window: Seconds,
+    ) -> Result<Option<Self>, NoWindow> {
+        let rate = |before: Option<u64>, after: Option<u64>| {
+            let (Some(before), Some(after)) = (before, after) else { return Ok(None) };
+            let by = step64(before, after).grown().ok_or(NoWindow::Reset)? as f64 / window.0;
+            if by > LINK_BYTES_PER_SECOND_MAX { Err(NoWindow::Implausible) } else { Ok(Some(by)) }
+        };
+        let bytes = rate(before.bytes, after.bytes)?;
+        let packets = rate(before.packets, after.packets)?;
+        Ok(bytes.zip(packets).map(|(bytes_per_second, packets_per_second)| Self {
+            bytes_per_second,
+            packets_per_second,
+        }))
+    }
+
+    /// Bytes a second on the wire, overhead included.
+    pub fn wire_bytes_per_second(&self) -> f64 {
+        self.bytes_per_second + WIRE_BYTES_PER_PACKET * self.packets_per_second
+    }
+
+    /// Share of a line of `capacity` bytes a second, wire overhead included.
+    pub fn utilization(&self, capacity_bytes_per_second: f64) -> Option<Ratio> {
+        Ratio::of(self.wire_bytes_per_second(), capacity_bytes_per_second)
+    }
+}
 
 impl LinkLoad {
     pub fn between(
@@ -182,28 +222,11 @@ impl LinkLoad {
         if window.0 <= 0.0 {
             return Err(NoWindow::Empty);
         }
-        let rate = |b, a| {
-            let by = step64(b, a).grown().ok_or(NoWindow::Reset)? as f64 / window.0;
-            if by > LINK_BYTES_PER_SECOND_MAX { Err(NoWindow::Implausible) } else { Ok(by) }
-        };
         Ok(Self {
             window,
-            receive_bytes_per_second: rate(before.receive_bytes, after.receive_bytes)?,
-            receive_packets_per_second: rate(before.receive_packets, after.receive_packets)?,
-            transmit_bytes_per_second: rate(before.transmit_bytes, after.transmit_bytes)?,
-            transmit_packets_per_second: rate(before.transmit_packets, after.transmit_packets)?,
+            receive: FlowLoad::between(&before.receive, &after.receive, window)?,
+            transmit: FlowLoad::between(&before.transmit, &after.transmit, window)?,
         })
-    }
-
-    /// `(receive, transmit)` share of a line of `capacity` bytes a second, wire overhead included.
-    pub fn utilization(&self, capacity_bytes_per_second: f64) -> (Option<Ratio>, Option<Ratio>) {
-        let share = |bytes: f64, packets: f64| {
-            Ratio::of(bytes + WIRE_BYTES_PER_PACKET * packets, capacity_bytes_per_second)
-        };
-        (
-            share(self.receive_bytes_per_second, self.receive_packets_per_second),
-            share(self.transmit_bytes_per_second, self.transmit_packets_per_second),
-        )
     }
 }
 
@@ -250,14 +273,21 @@ mod tests {
     #[test]
     fn a_gigabit_link_of_small_frames_is_full_only_with_its_overhead() {
         // 64-byte frames: 60 counted bytes, 84 on the wire, 1,488,095 a second.
-        let after = LinkCounters {
-            receive_bytes: 89_285_700,
-            receive_packets: 1_488_095,
-            ..LinkCounters::default()
-        };
-        let load = LinkLoad::between(&LinkCounters::default(), &after, Seconds(1.0)).unwrap();
-        let (receive, transmit) = load.utilization(125e6);
-        assert!((receive.unwrap().0 - 1.0).abs() < 1e-3, "{receive:?}");
-        assert_eq!(transmit, Some(Ratio(0.0)));
+        let zero = FlowCounters { bytes: Some(0), packets: Some(0), ..FlowCounters::default() };
+        let full = FlowCounters { bytes: Some(89_285_700), packets: Some(1_488_095), ..zero };
+        let of = |receive| LinkCounters { receive, transmit: zero, receive_missed: None };
+        let load = LinkLoad::between(&of(zero), &of(full), Seconds(1.0)).unwrap();
+        let receive = load.receive.unwrap().utilization(125e6).unwrap();
+        assert!((receive.0 - 1.0).abs() < 1e-3, "{receive:?}");
+        assert_eq!(load.transmit.unwrap().utilization(125e6), Some(Ratio(0.0)));
+    }
+
+    #[test]
+    fn a_direction_that_is_unknown_leaves_the_other_alone() {
+        let known = FlowCounters { bytes: Some(5), packets: Some(1), ..FlowCounters::default() };
+        let broken = FlowCounters { bytes: None, ..known };
+        let counters = LinkCounters { receive: broken, transmit: known, receive_missed: None };
+        let load = LinkLoad::between(&counters, &counters, Seconds(1.0)).unwrap();
+        assert_eq!((load.receive, load.transmit), (None, Some(FlowLoad::default())));
     }
 }

@@ -9,6 +9,9 @@ use crate::model::metric::{Desc, Point};
 use crate::model::outcome::{Conditions, OwnRuns};
 use crate::model::snapshot::Resource;
 
+#[cfg(test)]
+pub(crate) mod rig;
+
 /// What a sampler is told at each tick.
 #[derive(Clone, Copy, Debug)]
 pub struct Tick<'a> {
@@ -57,6 +60,4 @@ macro_rules! samplers {
 
 mod filter;
 
-samplers! {
-    disk,
-}
+samplers! { disk, link, tcp, cpu, pressure }

@@ -1,0 +1,273 @@
+//! TCP of this network namespace: segments sent again, and why.
+//!
+//! Own parser: procfs-core reads /proc/net/snmp by position and has no /proc/net/netstat.
+
+use super::{Kind, Reading, Sampler, Tick};
+use crate::base::clock::Moment;
+use crate::base::counter::step64;
+use crate::base::fault::Fault;
+use crate::base::units::{Ratio, Seconds};
+use crate::base::window::{Held, Span};
+use crate::config::settings::SampleSettings;
+use crate::host::links::net_directory;
+use crate::host::roots::{KeptFile, Roots};
+use crate::host::tcp::{Table, TcpCounters};
+use crate::model::metric::{Desc, push_some};
+
+static RETRANSMITTED: Desc = Desc::counter(
+    "loadline_tcp_retransmitted_segments_total",
+    &[],
+    "Segments sent again, SYN-ACKs included.",
+    "/proc/net/snmp Tcp RetransSegs",
+);
+static ORIGINAL: Desc = Desc::counter(
+    "loadline_tcp_original_segments_total",
+    &[],
+    "Segments with data sent for the first time; on kernels that don't count these, all segments \
+     but retransmissions, pure acknowledgements included.",
+    "/proc/net/netstat TcpExt TCPOrigDataSent, else /proc/net/snmp Tcp OutSegs",
+);
+static RATIO: Desc = Desc::gauge(
+    "loadline_tcp_retransmit_ratio",
+    &[],
+    "Retransmitted / (original + retransmitted) segments of the last window; absent under 100.",
+    "/proc/net/snmp, /proc/net/netstat",
+);
+static TIMEOUTS: Desc = Desc::counter(
+    "loadline_tcp_timeouts_total",
+    &[],
+    "Retransmission timers that fired: severe loss, or loss at the end of a burst.",
+    "/proc/net/netstat TcpExt TCPTimeouts",
+);
+static SPURIOUS_TIMEOUTS: Desc = Desc::counter(
+    "loadline_tcp_spurious_timeouts_total",
+    &[],
+    "Timeouts that proved needless: the path was slow, not lossy.",
+    "/proc/net/netstat TcpExt TCPSpuriousRTOs",
+);
+static LOST_RETRANSMITS: Desc = Desc::counter(
+    "loadline_tcp_lost_retransmits_total",
+    &[],
+    "Retransmissions that were lost again.",
+    "/proc/net/netstat TcpExt TCPLostRetransmit",
+);
+static SYN_RETRANSMITS: Desc = Desc::counter(
+    "loadline_tcp_syn_retransmits_total",
+    &[],
+    "SYN and SYN-ACK segments sent again: peers that don't answer, or loss at the start.",
+    "/proc/net/netstat TcpExt TCPSynRetrans",
+);
+static LISTEN_DROPS: Desc = Desc::counter(
+    "loadline_tcp_listen_drops_total",
+    &[],
+    "Connections that a listener dropped: its queue was full, or worse.",
+    "/proc/net/netstat TcpExt ListenDrops",
+);
+
+pub static KIND: Kind = Kind {
+    name: "tcp",
+    help: "TCP segments sent, sent again, and lost, over all connections.",
+    descs: &[
+        &RETRANSMITTED,
+        &ORIGINAL,
+        &RATIO,
+        &TIMEOUTS,
+        &SPURIOUS_TIMEOUTS,
+        &LOST_RETRANSMITS,
+        &SYN_RETRANSMITS,
+        &LISTEN_DROPS,
+    ],
+    open,
+};
+
+fn open(roots: &Roots, settings: &SampleSettings) -> Box<dyn Sampler> {
+    let (directory, _) = net_directory(roots);
+    Box::new(TcpSampler {
+        snmp: KeptFile::new(roots.proc(directory).join("snmp")),
+        netstat: KeptFile::new(roots.proc(directory).join("netstat")),
+        every: settings.every,
+        counts_original: false,
+        before: None,
+        ratio: Held::default(),
+    })
+}
+
+struct TcpSampler {
+    snmp: KeptFile,
+    /// Some sandboxes and old kernels have none.
+    netstat: KeptFile,
+    every: Seconds,
+    /// This kernel counts original data: from then on nothing else passes for it.
+    counts_original: bool,
+    /// Retransmitted and original segments.
+    before: Option<(Moment, u64, u64)>,
+    /// `None` within: too few segments to tell.
+    ratio: Held<Option<Ratio>>,
+}
+
+/// Fewer segments tell nothing of loss.
+const SEGMENTS_MIN: u64 = 100;
+
+impl TcpSampler {
+    fn original(&mut self, counters: &TcpCounters) -> Option<u64> {
+        self.counts_original |= counters.original_data_segments.is_some();
+        if self.counts_original {
+            counters.original_data_segments
+        } else {
+            counters.sent_segments
+        }
+    }
+
+    fn window(&mut self, at: Moment, segments: Option<(u64, u64)>) {
+        let Some((retransmitted, original)) = segments else {
+            self.before = None;
+            self.ratio.miss();
+            return;
+        };
+        if let Some((then, retransmitted_before, original_before)) = self.before {
+            let grown = step64(retransmitted_before, retransmitted)
+                .grown()
+                .zip(step64(original_before, original).grown());
+            match (Span::between(then, at, self.every), grown) {
+                (Span::Short, Some(_)) => return,
+                (Span::Good(_), Some((again, first))) => {
+                    let all = first.saturating_add(again);
+                    let ratio = Ratio::of(again as f64, all as f64);
+                    self.ratio.set(ratio.filter(|_| all >= SEGMENTS_MIN));
+                }
+                _ => self.ratio.miss(),
+            }
+        }
+        self.before = Some((at, retransmitted, original));
+    }
+}
+
+impl Sampler for TcpSampler {
+    fn read(&mut self, tick: Tick<'_>, out: &mut Reading) -> Result<(), Fault> {
+        let counters = {
+            let snmp = Table::parse(self.snmp.read()?);
+            let netstat = self.netstat.read().map(Table::parse).unwrap_or_default();
+            out.rejected += snmp.rejected + netstat.rejected;
+            TcpCounters::from_tables(&snmp, &netstat)
+        };
+        let original = self.original(&counters);
+        self.window(tick.at, counters.retransmitted_segments.zip(original));
+        for (desc, value) in [
+            (&RETRANSMITTED, counters.retransmitted_segments),
+            (&ORIGINAL, original),
+            (&TIMEOUTS, counters.timeouts),
+            (&SPURIOUS_TIMEOUTS, counters.spurious_timeouts),
+            (&LOST_RETRANSMITS, counters.lost_retransmits),
+            (&SYN_RETRANSMITS, counters.syn_retransmits),
+            (&LISTEN_DROPS, counters.listen_drops),
+        ] {
+            push_some(&mut out.points, desc, &[], value.map(|n| n as f64));
+        }
+        let ratio = self.ratio.get().copied().flatten();
+        push_some(&mut out.points, &RATIO, &[], ratio.map(|r| r.0));
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::rig::Rig;
+    use super::*;
+    use crate::base::fault::FaultKind;
+
+    fn snmp(rig: &Rig, retransmitted: u64, sent: u64) {
+        let text = format!("Tcp: MaxConn OutSegs RetransSegs\nTcp: -1 {sent} {retransmitted}\n");
+        rig.tree.file("proc/1/net/snmp", text);
+        rig.tree.file("proc/1/net/dev", "");
+    }
+
+    fn netstat(rig: &Rig, original: u64) {
+        let names = "TcpExt: ListenDrops TCPTimeouts TCPOrigDataSent";
+        rig.tree.file("proc/1/net/netstat", format!("{names}\nTcpExt: 5 6 {original}\n"));
+    }
+
+    #[test]
+    fn the_ratio_is_of_data_and_not_of_acknowledgements() {
+        let mut rig = Rig::new(|rig| {
+            snmp(rig, 10, 50_000);
+            netstat(rig, 1000);
+        });
+        rig.open(&KIND);
+        rig.tick();
+        assert_eq!(rig.value(RATIO.name), None, "one sample is no window");
+        snmp(&rig, 20, 90_000);
+        netstat(&rig, 1190);
+        rig.tick();
+        assert_eq!(rig.value(RATIO.name), Some(0.05));
+        assert_eq!(rig.value(ORIGINAL.name), Some(1190.0));
+        assert_eq!(rig.value(LISTEN_DROPS.name), Some(5.0));
+        assert_eq!(rig.value(SYN_RETRANSMITS.name), None, "this kernel has no such column");
+    }
+
+    #[test]
+    fn under_a_hundred_segments_there_is_no_ratio() {
+        let mut rig = Rig::new(|rig| snmp(rig, 0, 0));
+        rig.open(&KIND);
+        rig.tick();
+        snmp(&rig, 50, 49);
+        rig.tick();
+        assert_eq!(rig.value(RATIO.name), None);
+        snmp(&rig, 75, 124);
+        rig.tick();
+        assert_eq!(rig.value(RATIO.name), Some(0.25));
+        assert_eq!(rig.value(ORIGINAL.name), Some(124.0), "OutSegs, where nothing else is counted");
+    }
+
+    #[test]
+    fn a_counter_that_drops_is_a_reset_and_no_ratio() {
+        let mut rig = Rig::new(|rig| snmp(rig, 1000, 10_000));
+        rig.open(&KIND);
+        rig.tick();
+        snmp(&rig, 3, 50);
+        rig.tick();
+        assert_eq!((rig.value(RATIO.name), rig.value(RETRANSMITTED.name)), (None, Some(3.0)));
+        snmp(&rig, 53, 200);
+        rig.tick();
+        assert_eq!(rig.value(RATIO.name), Some(0.25));
+    }
+
+    #[test]
+    fn a_netstat_that_fails_for_a_tick_is_not_replaced_by_another_counter() {
+        let mut rig = Rig::new(|rig| {
+            snmp(rig, 0, 1000);
+            netstat(rig, 10);
+        });
+        rig.open(&KIND);
+        rig.tick();
+        rig.tree.file("proc/1/net/netstat", "TcpExt: A\nTcpExt: 1 2\n");
+        rig.tick();
+        assert_eq!(rig.value(ORIGINAL.name), None);
+        assert_eq!(rig.out.rejected, 1);
+    }
+
+    #[test]
+    fn a_ratio_leaves_after_three_windows_without_one() {
+        let mut rig = Rig::new(|rig| snmp(rig, 0, 0));
+        rig.open(&KIND);
+        rig.tick();
+        snmp(&rig, 100, 100);
+        rig.tick();
+        for _ in 0..2 {
+            rig.clock.suspend(std::time::Duration::from_secs(60));
+            rig.tick();
+            assert_eq!(rig.value(RATIO.name), Some(0.5));
+        }
+        rig.clock.suspend(std::time::Duration::from_secs(60));
+        rig.tick();
+        assert_eq!(rig.value(RATIO.name), None);
+    }
+
+    #[test]
+    fn a_missing_file_is_a_fault_and_nothing_is_published() {
+        let mut rig = Rig::new(|_| ());
+        rig.open(&KIND);
+        let fault = rig.try_tick().unwrap_err();
+        assert_eq!(fault.kind, FaultKind::Missing);
+        assert!(rig.out.points.is_empty());
+    }
+}
