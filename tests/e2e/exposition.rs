@@ -36,7 +36,7 @@ const VOLATILE: &[&str] = &[
 ];
 
 fn golden() {
-    let root = format!("{}/tests/fixtures/host", env!("CARGO_MANIFEST_DIR"));
+    let root = format!("{}/tests/fixtures/node", env!("CARGO_MANIFEST_DIR"));
     let daemon = Setup {
         args: vec![
             format!("--path.procfs={root}/proc"),
@@ -79,7 +79,7 @@ fn all_described() {
 
 fn missing_file() {
     let root = crate::harness::disk_dir();
-    let from = format!("{}/tests/fixtures/host/.", env!("CARGO_MANIFEST_DIR"));
+    let from = format!("{}/tests/fixtures/node/.", env!("CARGO_MANIFEST_DIR"));
     crate::harness::must("cp", &["-a", &from, &root.path().display().to_string()]);
     std::fs::remove_file(root.path().join("proc/stat")).unwrap();
     let daemon = Setup {
