@@ -130,19 +130,14 @@ fn build_san(lab: &Lab, slaves: &str) {
         let map = map.split('/').nth(3).unwrap();
         let mut get = |key: &str| parts.next().unwrap().strip_prefix(key).unwrap().to_owned();
         let (name, uuid) = (get("dm/name="), get("dm/uuid="));
-        lab.host.device(&format!("virtual/block/{map}"), &[
-            ("dm/name", name.as_bytes()),
-            ("dm/uuid", uuid.as_bytes()),
-        ]);
-        for device in under.split(' ') {
+        let slaves: Vec<_> = under.split(' ').map(|device| format!("slaves/{device}/")).collect();
+        let mut attributes: Vec<(&str, &[u8])> =
+            vec![("dm/name", name.as_bytes()), ("dm/uuid", uuid.as_bytes())];
+        attributes.extend(slaves.iter().map(|slave| (slave.as_str(), &b""[..])));
+        lab.host.device(&format!("virtual/block/{map}"), &attributes);
+        for path in under.split(' ').filter(|device| device.starts_with("sd")) {
             let holder = format!("holders/{map}/");
-            let place = match device.starts_with("dm-") {
-                true => format!("virtual/block/{device}"),
-                false => format!("platform/host1/rport-1:0-1/{device}"),
-            };
-            lab.host.device(&place, &[(&holder, b"")]);
-            let slave = format!("slaves/{device}/");
-            lab.host.device(&format!("virtual/block/{map}"), &[(&slave, b"")]);
+            lab.host.device(&format!("platform/host1/rport-1:0-1/{path}"), &[(&holder, b"")]);
         }
     }
 }
