@@ -285,3 +285,21 @@ fn facts_are_read_again_within_some_minutes_and_never_all_at_once() {
     assert_eq!(scheduler(&lab.tick(&all), "vda"), "none");
 }
 
+
+#[test]
+fn the_fixture_host_is_a_spindle_a_flash_disk_and_a_volume() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/host");
+    let roots =
+        Roots { procfs: root.join("proc"), sysfs: root.join("sys"), ..Roots::default() };
+    let mut sampler = (KIND.open)(&roots, &SampleSettings::default());
+    let (mut out, own) = (Reading::default(), OwnRuns::default());
+    let tick = Tick { at: ManualClock::starting_at(1).now(), own: &own };
+    sampler.read(tick, &mut out).unwrap();
+    assert_eq!(devices(&out), ["dm-0", "nvme0n1", "sda"]);
+    let model = "SAMSUNG MZVL21T0HCLR-00B00";
+    let nvme = ["nvme", "local", "nvme", model, "none", "write through", ""];
+    assert_eq!(info(&out, "nvme0n1"), nvme);
+    assert_eq!(info(&out, "dm-0"), ["hdd", "local", "", "", "", "", "vg-root"]);
+    let facts: Vec<_> = out.resources.iter().map(|r| r.facts.as_str()).collect();
+    assert_eq!((facts, out.rejected), (vec!["nvme", "hdd, 7200 rpm"], 0));
+}

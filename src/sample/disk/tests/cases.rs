@@ -1,5 +1,7 @@
 //! Reports of others, each with its right result, carried through the sampler.
 
+use proptest::prelude::*;
+
 use super::*;
 
 macro_rules! case {
@@ -130,19 +132,14 @@ fn build_san(lab: &Lab, slaves: &str) {
         let map = map.split('/').nth(3).unwrap();
         let mut get = |key: &str| parts.next().unwrap().strip_prefix(key).unwrap().to_owned();
         let (name, uuid) = (get("dm/name="), get("dm/uuid="));
-        lab.host.device(&format!("virtual/block/{map}"), &[
-            ("dm/name", name.as_bytes()),
-            ("dm/uuid", uuid.as_bytes()),
-        ]);
-        for device in under.split(' ') {
+        let slaves: Vec<_> = under.split(' ').map(|device| format!("slaves/{device}/")).collect();
+        let mut attributes: Vec<(&str, &[u8])> =
+            vec![("dm/name", name.as_bytes()), ("dm/uuid", uuid.as_bytes())];
+        attributes.extend(slaves.iter().map(|slave| (slave.as_str(), &b""[..])));
+        lab.host.device(&format!("virtual/block/{map}"), &attributes);
+        for path in under.split(' ').filter(|device| device.starts_with("sd")) {
             let holder = format!("holders/{map}/");
-            let place = match device.starts_with("dm-") {
-                true => format!("virtual/block/{device}"),
-                false => format!("platform/host1/rport-1:0-1/{device}"),
-            };
-            lab.host.device(&place, &[(&holder, b"")]);
-            let slave = format!("slaves/{device}/");
-            lab.host.device(&format!("virtual/block/{map}"), &[(&slave, b"")]);
+            lab.host.device(&format!("platform/host1/rport-1:0-1/{path}"), &[(&holder, b"")]);
         }
     }
 }
@@ -167,4 +164,26 @@ fn case_022_a_san_host_shows_each_lun_once() {
         p.desc.name == "loadline_disk_leaf_info" && &*p.labels[1] == "dm-120"
     };
     assert_eq!(reading.points.iter().filter(carried).count(), 15);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(32))]
+
+    #[test]
+    fn no_history_of_counters_panics_or_publishes_what_is_no_number(
+        history in prop::collection::vec(prop::collection::vec(any::<u64>(), 11..18), 1..8),
+        small in any::<bool>(),
+    ) {
+        let mut lab = Lab::new();
+        for numbers in history {
+            let numbers = numbers.iter().map(|n| if small { n % 5000 } else { *n }.to_string());
+            let row = format!("8 0 sda {}\n", numbers.collect::<Vec<_>>().join(" "));
+            for point in lab.tick(&row).points {
+                match point.value {
+                    Value::Number(n) => prop_assert!(n.is_finite() && n >= 0.0),
+                    Value::Histogram(h) => prop_assert!(h.sum().is_finite()),
+                }
+            }
+        }
+    }
 }
