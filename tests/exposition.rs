@@ -3,11 +3,18 @@
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
+    clippy::disallowed_methods,
     clippy::print_stdout,
+    clippy::print_stderr,
     reason = "tests"
 )]
 
+use std::io::Write;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+
 use loadline::base::fault::FaultKind;
+use loadline::base::stats::Histogram;
 use loadline::model::metric::{Desc, Label, Point, Value};
 use loadline::model::outcome::Skip;
 use loadline::publish::metrics::{Refused, render};
@@ -15,6 +22,8 @@ use proptest::prelude::*;
 
 static BUSY: Desc = Desc::gauge("loadline_b_busy_ratio", &["device"], "share", "t");
 static READS: Desc = Desc::counter("loadline_a_reads_total", &["device"], "reads", "t");
+static WINDOWS: Desc =
+    Desc::histogram("loadline_c_busy_ratio", &["device"], "share \\ of\ntime", "t");
 
 fn number(desc: &'static Desc, value: &[&str], n: f64) -> Point {
     let labels = value.iter().map(|v| Label::from(*v)).collect();
@@ -158,4 +167,33 @@ fn reasons_are_a_closed_list_of_words() {
     for word in faults.iter().chain(&skips) {
         assert!(word.bytes().all(|b| b.is_ascii_lowercase() || b == b'_'), "{word}");
     }
+}
+
+#[test]
+fn promtool_finds_nothing_on_a_page_of_odd_names() {
+    let mut windows = Histogram::new(&[0.25, 0.98]);
+    windows.observe(0.3, 7);
+    let windows = Arc::new(windows);
+    let mut points = Vec::new();
+    for device in ["sda", "C:\\", "\"", "a\nb", "\t", "\r", "💩", "\0", "", "{}=,", "/mnt/a\\xC0b"]
+    {
+        points.push(number(&BUSY, &[device], 0.5));
+        points.push(number(&READS, &[device], 1e21));
+        points.push(Point::histogram(&WINDOWS, &[&device.into()], Arc::clone(&windows)));
+    }
+    let page = render(points.iter()).text;
+    let promtool = Command::new("promtool")
+        .args(["check", "metrics"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
+    let Ok(mut promtool) = promtool else {
+        eprintln!("skipped: promtool is not installed (apt-get install prometheus)");
+        return;
+    };
+    promtool.stdin.take().unwrap().write_all(&page).unwrap();
+    let output = promtool.wait_with_output().unwrap();
+    let said = [output.stdout, output.stderr].concat();
+    assert!(output.status.success() && said.is_empty(), "{}", String::from_utf8_lossy(&said));
 }

@@ -7,7 +7,7 @@ use crate::base::clock::Moment;
 use crate::base::fault::FaultKind;
 use crate::base::units::Rate;
 use crate::model::outcome::{Direction, Done, Flags, Measured, per_second};
-use crate::model::snapshot::{HistoryEntry, ProbeState, ProbeView, Resource, Snapshot};
+use crate::model::snapshot::{HistoryEntry, HostFacts, ProbeState, ProbeView, Resource, Snapshot};
 
 /// Entries of a probe's history: the newest, and failures among the older.
 const HISTORY_NEWEST: usize = 3;
@@ -84,11 +84,7 @@ pub fn render(snapshot: &Snapshot, stale: bool) -> String {
     let host = &snapshot.host;
     let page = Page {
         host: if host.name.is_empty() { "this host" } else { &host.name },
-        system: [host.system.as_str(), host.kernel.as_str(), &cpus(host.cpus)]
-            .into_iter()
-            .filter(|part| !part.is_empty())
-            .collect::<Vec<_>>()
-            .join(", "),
+        system: system(host),
         sentence,
         mood,
         at: time(snapshot.at),
@@ -101,12 +97,10 @@ pub fn render(snapshot: &Snapshot, stale: bool) -> String {
     page.render().unwrap_or_default()
 }
 
-fn cpus(n: usize) -> String {
-    match n {
-        0 => String::new(),
-        1 => "1 CPU".to_owned(),
-        n => format!("{n} CPUs"),
-    }
+fn system(host: &HostFacts) -> String {
+    let mut parts = vec![host.system.clone(), host.kernel.clone(), format!("{} CPU", host.cpus)];
+    parts.retain(|part| !part.is_empty() && part != "0 CPU");
+    parts.join(", ")
 }
 
 fn resource(resource: &Resource) -> ResourceRow<'_> {
@@ -235,7 +229,7 @@ mod tests {
     use crate::base::units::{Bytes, Ratio, Seconds};
     use crate::model::job::{Access, EngineKind, Profile};
     use crate::model::outcome::{Cost, Evidence, Skip};
-    use crate::model::snapshot::{HostFacts, ResourceClass};
+    use crate::model::snapshot::ResourceClass;
 
     fn at(seconds: u64) -> Moment {
         Moment::default().plus(Duration::from_secs(1_700_000_000 + seconds))
