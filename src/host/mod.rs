@@ -1,18 +1,21 @@
 //! Floor 2: how this host is read. Tolerant readers over roots that tests can move.
 
 pub mod aside;
+pub mod block;
 pub mod cgroup;
 pub mod cpu;
 pub mod disks;
+#[cfg(test)]
+pub(crate) mod fixture;
 pub mod link_class;
 pub mod link_facts;
 pub mod links;
+pub mod mountinfo;
 pub mod power;
 pub mod pressure;
 pub mod roots;
 pub mod sandbox;
 pub mod sys;
 pub mod tcp;
-#[cfg(test)]
-pub mod test_tree;
 pub mod topology;
+pub mod transport;

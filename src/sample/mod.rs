@@ -9,9 +9,6 @@ use crate::model::metric::{Desc, Point};
 use crate::model::outcome::{Conditions, OwnRuns};
 use crate::model::snapshot::Resource;
 
-#[cfg(test)]
-pub(crate) mod rig;
-
 /// What a sampler is told at each tick.
 #[derive(Clone, Copy, Debug)]
 pub struct Tick<'a> {
@@ -58,4 +55,14 @@ macro_rules! samplers {
     };
 }
 
-samplers! { link, tcp, cpu, pressure }
+mod filter;
+#[cfg(test)]
+mod rig;
+
+samplers! {
+    disk,
+    link,
+    tcp,
+    cpu,
+    pressure,
+}
