@@ -3,7 +3,6 @@
 pub mod clock;
 pub mod counter;
 pub mod fault;
-pub mod glob;
 pub mod stats;
 pub mod units;
 pub mod window;

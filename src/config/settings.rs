@@ -5,7 +5,6 @@ use std::path::PathBuf;
 
 use serde::Deserialize;
 
-use crate::base::glob;
 use crate::base::units::{Bytes, Rate, Seconds};
 use crate::model::job::EngineKind;
 
@@ -40,20 +39,6 @@ pub struct SampleSettings {
 pub struct Filter {
     pub include: Vec<String>,
     pub exclude: Vec<String>,
-}
-
-impl Filter {
-    /// What the patterns say of `name`: `None` leaves it to the class rules.
-    pub fn decides(&self, name: &str) -> Option<bool> {
-        let any = |patterns: &[String]| patterns.iter().any(|p| glob::matches(p, name));
-        if any(&self.include) {
-            Some(true)
-        } else if any(&self.exclude) {
-            Some(false)
-        } else {
-            None
-        }
-    }
 }
 
 /// What an operator declares of a disk that the kernel can't know.

@@ -83,56 +83,56 @@ fn levels(top: &Path, path: &str) -> Vec<PathBuf> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::test_tree::Tree;
+    use super::super::fixture::Host;
     use super::*;
 
-    fn own(tree: &Tree) -> Option<f64> {
-        CpuGroups::of_own(&tree.roots()).throttled().map(|s| s.0)
+    fn own(host: &Host) -> Option<f64> {
+        CpuGroups::of_own(&host.roots()).throttled().map(|s| s.0)
     }
 
     #[test]
     fn a_nested_group_of_version_2_is_found_by_its_path() {
-        let tree = Tree::new();
-        tree.file("proc/self/cgroup", "0::/kubepods/pod7/c1\n");
-        tree.file("sys/fs/cgroup/cpu.stat", "usage_usec 9\nuser_usec 5\n");
-        tree.file("sys/fs/cgroup/kubepods/pod7/c1/cpu.stat", "usage_usec 9\n");
-        assert_eq!(own(&tree), None, "no limit, no series");
-        tree.file(
+        let host = Host::new();
+        host.file("proc/self/cgroup", "0::/kubepods/pod7/c1\n");
+        host.file("sys/fs/cgroup/cpu.stat", "usage_usec 9\nuser_usec 5\n");
+        host.file("sys/fs/cgroup/kubepods/pod7/c1/cpu.stat", "usage_usec 9\n");
+        assert_eq!(own(&host), None, "no limit, no series");
+        host.file(
             "sys/fs/cgroup/kubepods/pod7/c1/cpu.stat",
             "nr_throttled 3\nthrottled_usec 1500000\n",
         );
-        assert_eq!(own(&tree), Some(1.5));
-        tree.file(
+        assert_eq!(own(&host), Some(1.5));
+        host.file(
             "sys/fs/cgroup/kubepods/pod7/cpu.stat",
             "nr_throttled 3\nthrottled_usec 2500000\n",
         );
-        assert_eq!(own(&tree), Some(2.5), "the group above throttles as well");
+        assert_eq!(own(&host), Some(2.5), "the group above throttles as well");
     }
 
     #[test]
     fn version_1_counts_nanoseconds_under_its_controllers_name() {
-        let tree = Tree::new();
-        tree.file("proc/self/cgroup", "9:name=systemd:/\n4:cpu,cpuacct:/docker/x\n0::/other\n");
-        tree.file(
+        let host = Host::new();
+        host.file("proc/self/cgroup", "9:name=systemd:/\n4:cpu,cpuacct:/docker/x\n0::/other\n");
+        host.file(
             "sys/fs/cgroup/cpu,cpuacct/docker/x/cpu.stat",
             "nr_periods 5\nnr_throttled 2\nthrottled_time 250000000\n",
         );
-        assert_eq!(own(&tree), Some(0.25));
+        assert_eq!(own(&host), Some(0.25));
     }
 
     #[test]
     fn in_a_container_the_mount_is_the_own_group() {
         for path in ["/", "/docker/x", "/../../escaped"] {
-            let tree = Tree::new();
-            tree.file("proc/self/cgroup", format!("1:cpu:{path}\n"));
-            tree.file("sys/fs/cgroup/cpu/cpu.stat", "throttled_time 1000000000\n");
-            assert_eq!(own(&tree), Some(1.0), "{path}");
+            let host = Host::new();
+            host.file("proc/self/cgroup", format!("1:cpu:{path}\n"));
+            host.file("sys/fs/cgroup/cpu/cpu.stat", "throttled_time 1000000000\n");
+            assert_eq!(own(&host), Some(1.0), "{path}");
         }
     }
 
     #[test]
     fn without_groups_there_is_nothing_to_tell() {
-        assert_eq!(own(&Tree::new()), None);
+        assert_eq!(own(&Host::new()), None);
     }
 
     proptest! {

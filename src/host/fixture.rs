@@ -1,6 +1,6 @@
 //! A host of our own for tests: small trees of /proc and /sys, linked as the kernel links them.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::block::Facts;
 use super::roots::Roots;
@@ -54,10 +54,34 @@ impl Host {
     }
 
     fn link(&self, list: &str, name: &str, to: &Path) {
-        let list = self.path().join(list);
-        std::fs::create_dir_all(&list).unwrap();
-        let _ = std::fs::remove_file(list.join(name));
-        std::os::unix::fs::symlink(to, list.join(name)).unwrap();
+        let path = format!("{list}/{name}");
+        let _ = std::fs::remove_file(self.at(&path));
+        self.symlink(&path, to);
+    }
+
+    /// A place below the root.
+    pub(crate) fn at(&self, path: &str) -> PathBuf {
+        self.path().join(path)
+    }
+
+    pub(crate) fn dir(&self, path: &str) {
+        std::fs::create_dir_all(self.at(path)).unwrap();
+    }
+
+    /// A link at `path`, its directories with it, to wherever `to` leads.
+    pub(crate) fn symlink(&self, path: &str, to: impl AsRef<Path>) {
+        let path = self.at(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::os::unix::fs::symlink(to, path).unwrap();
+    }
+
+    pub(crate) fn remove(&self, path: &str) {
+        let path = self.at(path);
+        if path.is_dir() {
+            std::fs::remove_dir_all(path).unwrap();
+        } else {
+            std::fs::remove_file(path).unwrap();
+        }
     }
 
     pub(crate) fn facts(&self, name: &str) -> Facts {

@@ -188,38 +188,38 @@ pub fn master_of(net: &Path, name: &OsStr) -> Option<(OsString, MasterKind)> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::test_tree::Tree;
+    use super::super::fixture::Host;
     use super::*;
 
-    fn class_of(tree: &Tree, name: &str) -> LinkClass {
-        class(&tree.path("class/net"), name.as_ref())
+    fn class_of(host: &Host, name: &str) -> LinkClass {
+        class(&host.at("class/net"), name.as_ref())
     }
 
-    fn line(tree: &Tree, name: &str) -> bool {
-        is_line(&tree.path("class/net"), name.as_ref())
+    fn line(host: &Host, name: &str) -> bool {
+        is_line(&host.at("class/net"), name.as_ref())
     }
 
     /// The stack of case 042: two NICs, a bond, a VLAN on it, a bridge, a pod's cable.
-    fn stack() -> Tree {
-        let tree = Tree::new();
+    fn stack() -> Host {
+        let host = Host::new();
         for nic in ["eth0", "eth1"] {
-            tree.dir(&format!("class/net/{nic}/device"));
-            tree.link(&format!("class/net/{nic}/master"), "../bond0");
+            host.dir(&format!("class/net/{nic}/device"));
+            host.symlink(&format!("class/net/{nic}/master"), "../bond0");
         }
-        tree.file("class/net/bond0/bonding/slaves", "eth0 eth1\n");
-        tree.link("class/net/bond0/lower_eth0", "../eth0");
-        tree.link("class/net/bond0/lower_eth1", "../eth1");
-        tree.link("class/net/bond0.100/lower_bond0", "../bond0");
-        tree.link("class/net/bond0.100/master", "../br0");
-        tree.dir("class/net/br0/bridge");
-        tree.file("class/net/veth1a2b3c4/iflink", "41\n");
-        tree.dir("class/net/lo");
-        tree
+        host.file("class/net/bond0/bonding/slaves", "eth0 eth1\n");
+        host.symlink("class/net/bond0/lower_eth0", "../eth0");
+        host.symlink("class/net/bond0/lower_eth1", "../eth1");
+        host.symlink("class/net/bond0.100/lower_bond0", "../bond0");
+        host.symlink("class/net/bond0.100/master", "../br0");
+        host.dir("class/net/br0/bridge");
+        host.file("class/net/veth1a2b3c4/iflink", "41\n");
+        host.dir("class/net/lo");
+        host
     }
 
     #[test]
     fn classes_come_from_what_the_interface_is() {
-        let tree = stack();
+        let host = stack();
         for (name, class, watched) in [
             ("eth0", LinkClass::Physical, true),
             ("eth1", LinkClass::Physical, true),
@@ -230,72 +230,72 @@ mod tests {
             ("lo", LinkClass::Loopback, false),
             ("eth0:1", LinkClass::Virtual, false),
         ] {
-            assert_eq!((class_of(&tree, name), line(&tree, name)), (class, watched), "{name}");
+            assert_eq!((class_of(&host, name), line(&host, name)), (class, watched), "{name}");
         }
     }
 
     #[test]
     fn a_team_is_the_master_of_its_ports_and_a_vlan_is_not() {
-        let tree = Tree::new();
-        tree.dir("class/net/eth0/device");
-        tree.link("class/net/eth0/master", "../team0");
-        tree.link("class/net/team0/lower_eth0", "../eth0");
-        tree.link("class/net/ovs-system/lower_eth0", "../eth0");
-        tree.file("class/net/vx0/uevent", "DEVTYPE=vxlan\nINTERFACE=vx0\n");
-        tree.link("class/net/vx0/lower_eth0", "../eth0");
-        tree.file("class/net/eth0.7/uevent", "DEVTYPE=vlan\n");
-        tree.link("class/net/eth0.7/lower_eth0", "../eth0");
-        assert_eq!(class_of(&tree, "team0"), LinkClass::Team);
-        assert_eq!(class_of(&tree, "eth0.7"), LinkClass::Vlan);
-        assert_eq!(class_of(&tree, "vx0"), LinkClass::Virtual);
-        assert!(line(&tree, "team0") && line(&tree, "eth0.7") && !line(&tree, "vx0"));
+        let host = Host::new();
+        host.dir("class/net/eth0/device");
+        host.symlink("class/net/eth0/master", "../team0");
+        host.symlink("class/net/team0/lower_eth0", "../eth0");
+        host.symlink("class/net/ovs-system/lower_eth0", "../eth0");
+        host.file("class/net/vx0/uevent", "DEVTYPE=vxlan\nINTERFACE=vx0\n");
+        host.symlink("class/net/vx0/lower_eth0", "../eth0");
+        host.file("class/net/eth0.7/uevent", "DEVTYPE=vlan\n");
+        host.symlink("class/net/eth0.7/lower_eth0", "../eth0");
+        assert_eq!(class_of(&host, "team0"), LinkClass::Team);
+        assert_eq!(class_of(&host, "eth0.7"), LinkClass::Vlan);
+        assert_eq!(class_of(&host, "vx0"), LinkClass::Virtual);
+        assert!(line(&host, "team0") && line(&host, "eth0.7") && !line(&host, "vx0"));
     }
 
     #[test]
     fn a_vlan_that_stands_on_itself_ends() {
-        let tree = Tree::new();
-        tree.link("class/net/a/lower_b", "../b");
-        tree.link("class/net/b/lower_a", "../a");
-        assert!(!line(&tree, "a"));
+        let host = Host::new();
+        host.symlink("class/net/a/lower_b", "../b");
+        host.symlink("class/net/b/lower_a", "../a");
+        assert!(!line(&host, "a"));
     }
 
     #[test]
     fn a_virtual_function_below_its_synthetic_device_is_not_counted_twice() {
-        let tree = Tree::new();
-        tree.dir("class/net/eth0/device");
-        tree.dir("class/net/enP1/device");
-        tree.link("class/net/enP1/master", "../eth0");
-        assert!(line(&tree, "eth0") && !line(&tree, "enP1"));
+        let host = Host::new();
+        host.dir("class/net/eth0/device");
+        host.dir("class/net/enP1/device");
+        host.symlink("class/net/enP1/master", "../eth0");
+        assert!(line(&host, "eth0") && !line(&host, "enP1"));
     }
 
     #[test]
     fn a_device_in_the_virtual_place_is_no_line() {
-        let tree = Tree::new();
-        tree.dir("devices/virtual/net/sim0/device");
-        tree.link("class/net/sim0", "../../devices/virtual/net/sim0");
-        assert!(!line(&tree, "sim0"));
+        let host = Host::new();
+        host.dir("devices/virtual/net/sim0/device");
+        host.symlink("class/net/sim0", "../../devices/virtual/net/sim0");
+        assert!(!line(&host, "sim0"));
     }
 
     #[test]
     fn without_sysfs_only_the_usual_virtual_names_are_left_out() {
-        let tree = Tree::new();
-        assert!(line(&tree, "eth0") && line(&tree, "bond0"));
-        assert!(!line(&tree, "calib6589fc6ab0") && !line(&tree, "lo") && !line(&tree, "veth0"));
+        let host = Host::new();
+        assert!(line(&host, "eth0") && line(&host, "bond0"));
+        assert!(!line(&host, "calib6589fc6ab0") && !line(&host, "lo") && !line(&host, "veth0"));
     }
 
     #[test]
     fn only_a_bond_makes_bond_slaves() {
-        let tree = Tree::new();
+        let host = Host::new();
         for (nic, master) in
             [("eth0", "bond0"), ("eth1", "ovs-system"), ("eth2", "vrf-blue"), ("eth3", "br0")]
         {
-            tree.link(&format!("class/net/{nic}/master"), &format!("../{master}"));
+            host.symlink(&format!("class/net/{nic}/master"), format!("../{master}"));
         }
-        tree.file("class/net/bond0/bonding/slaves", "eth0\n");
-        tree.dir("class/net/ovs-system");
-        tree.file("class/net/vrf-blue/uevent", "DEVTYPE=vrf\n");
-        tree.dir("class/net/br0/bridge");
-        let of = |nic: &str| master_of(&tree.path("class/net"), nic.as_ref()).unwrap();
+        host.file("class/net/bond0/bonding/slaves", "eth0\n");
+        host.dir("class/net/ovs-system");
+        host.file("class/net/vrf-blue/uevent", "DEVTYPE=vrf\n");
+        host.dir("class/net/br0/bridge");
+        let of = |nic: &str| master_of(&host.at("class/net"), nic.as_ref()).unwrap();
         assert_eq!(of("eth0"), ("bond0".into(), MasterKind::Bond));
         assert_eq!(of("eth1"), ("ovs-system".into(), MasterKind::OpenVswitch));
         assert_eq!(of("eth2"), ("vrf-blue".into(), MasterKind::Vrf));

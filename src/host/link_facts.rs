@@ -153,15 +153,15 @@ fn bond_capacity(
 
 #[cfg(test)]
 mod tests {
-    use super::super::test_tree::Tree;
+    use super::super::fixture::Host;
     use super::*;
 
-    fn facts_of(tree: &Tree, name: &str) -> LinkFacts {
-        facts(&tree.path("class/net"), name.as_ref(), &Declared::new())
+    fn facts_of(host: &Host, name: &str) -> LinkFacts {
+        facts(&host.at("class/net"), name.as_ref(), &Declared::new())
     }
 
-    fn rates(tree: &Tree, name: &str) -> Option<(f64, f64)> {
-        facts_of(tree, name).capacity.map(|c| (c.receive.0, c.transmit.0))
+    fn rates(host: &Host, name: &str) -> Option<(f64, f64)> {
+        facts_of(host, name).capacity.map(|c| (c.receive.0, c.transmit.0))
     }
 
     #[test]
@@ -178,17 +178,17 @@ mod tests {
     #[test]
     fn an_interface_that_never_sets_its_state_is_up_when_it_has_a_carrier() {
         let text = include_str!("../../tests/fixtures/cases/054-operstate-unknown-is-up.input");
-        let tree = Tree::new();
+        let host = Host::new();
         let mut up = Vec::new();
         for line in text.lines() {
             let mut words = line.split_whitespace();
             let name = words.next().unwrap();
             for (key, value) in words.filter_map(|w| w.split_once('=')) {
                 if value != "EINVAL" {
-                    tree.file(&format!("class/net/{name}/{key}"), format!("{value}\n"));
+                    host.file(&format!("class/net/{name}/{key}"), format!("{value}\n"));
                 }
             }
-            if facts_of(&tree, name).up {
+            if facts_of(&host, name).up {
                 up.push(name);
             }
         }
@@ -197,44 +197,44 @@ mod tests {
 
     #[test]
     fn constants_of_virtual_drivers_are_no_capacities() {
-        let tree = Tree::new();
+        let host = Host::new();
         for name in ["veth0", "tun0", "br0", "dummy0"] {
-            tree.file(&format!("class/net/{name}/speed"), "10000\n");
+            host.file(&format!("class/net/{name}/speed"), "10000\n");
         }
-        tree.dir("class/net/br0/bridge");
+        host.dir("class/net/br0/bridge");
         for name in ["veth0", "tun0", "br0", "dummy0"] {
-            assert_eq!(rates(&tree, name), None, "{name}");
+            assert_eq!(rates(&host, name), None, "{name}");
         }
     }
 
     #[test]
     fn what_the_operator_declares_wins_over_the_driver() {
-        let tree = Tree::new();
-        tree.dir("class/net/eth0/device");
-        tree.file("class/net/eth0/speed", "10000\n");
-        tree.link("class/net/eth0.7/lower_eth0", "../eth0");
+        let host = Host::new();
+        host.dir("class/net/eth0/device");
+        host.file("class/net/eth0/speed", "10000\n");
+        host.symlink("class/net/eth0.7/lower_eth0", "../eth0");
         let declared = Declared::from([("eth0".to_owned(), Rate(125e6))]);
-        let of = |name: &str| facts(&tree.path("class/net"), name.as_ref(), &declared).capacity;
+        let of = |name: &str| facts(&host.at("class/net"), name.as_ref(), &declared).capacity;
         let expected = Capacity { receive: Rate(125e6), transmit: Rate(125e6), declared: true };
         assert_eq!(of("eth0"), Some(expected));
         assert_eq!(of("eth0.7"), Some(expected), "a VLAN has the line of what it stands on");
     }
 
     /// Two slaves of 10 and 1 Gbit/s; the second is active.
-    fn bond(mode: &str) -> Tree {
-        let tree = Tree::new();
+    fn bond(mode: &str) -> Host {
+        let host = Host::new();
         for (nic, speed, aggregator) in [("eth0", "10000\n", "1\n"), ("eth1", "1000\n", "2\n")] {
             let own = format!("class/net/{nic}");
-            tree.dir(&format!("{own}/device"));
-            tree.link(&format!("{own}/master"), "../bond0");
-            tree.file(&format!("{own}/speed"), speed);
-            tree.file(&format!("{own}/bonding_slave/mii_status"), "up\n");
-            tree.file(&format!("{own}/bonding_slave/ad_aggregator_id"), aggregator);
+            host.dir(&format!("{own}/device"));
+            host.symlink(&format!("{own}/master"), "../bond0");
+            host.file(&format!("{own}/speed"), speed);
+            host.file(&format!("{own}/bonding_slave/mii_status"), "up\n");
+            host.file(&format!("{own}/bonding_slave/ad_aggregator_id"), aggregator);
         }
-        tree.file("class/net/bond0/bonding/slaves", "eth0 eth1\n");
-        tree.file("class/net/bond0/bonding/mode", format!("{mode}\n"));
-        tree.file("class/net/bond0/bonding/active_slave", "eth1\n");
-        tree
+        host.file("class/net/bond0/bonding/slaves", "eth0 eth1\n");
+        host.file("class/net/bond0/bonding/mode", format!("{mode}\n"));
+        host.file("class/net/bond0/bonding/active_slave", "eth1\n");
+        host
     }
 
     #[test]
@@ -256,14 +256,14 @@ mod tests {
 
     #[test]
     fn slaves_that_are_down_or_in_another_aggregator_carry_nothing() {
-        let tree = bond("802.3ad 4");
-        tree.file("class/net/bond0/bonding/ad_aggregator", "1\n");
-        assert_eq!(rates(&tree, "bond0"), Some((1.25e9, 1.25e9)));
-        let tree = bond("balance-rr 0");
-        tree.file("class/net/eth0/bonding_slave/mii_status", "down\n");
-        assert_eq!(rates(&tree, "bond0"), Some((125e6, 125e6)));
-        tree.file("class/net/eth1/speed", "-1\n");
-        assert_eq!(rates(&tree, "bond0"), None, "one unknown slave makes the bond unknown");
+        let host = bond("802.3ad 4");
+        host.file("class/net/bond0/bonding/ad_aggregator", "1\n");
+        assert_eq!(rates(&host, "bond0"), Some((1.25e9, 1.25e9)));
+        let host = bond("balance-rr 0");
+        host.file("class/net/eth0/bonding_slave/mii_status", "down\n");
+        assert_eq!(rates(&host, "bond0"), Some((125e6, 125e6)));
+        host.file("class/net/eth1/speed", "-1\n");
+        assert_eq!(rates(&host, "bond0"), None, "one unknown slave makes the bond unknown");
     }
 
     #[test]

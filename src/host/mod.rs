@@ -5,6 +5,8 @@ pub mod block;
 pub mod cgroup;
 pub mod cpu;
 pub mod disks;
+#[cfg(test)]
+pub(crate) mod fixture;
 pub mod link_class;
 pub mod link_facts;
 pub mod links;
@@ -17,7 +19,3 @@ pub mod sys;
 pub mod tcp;
 pub mod topology;
 pub mod transport;
-#[cfg(test)]
-pub(crate) mod fixture;
-#[cfg(test)]
-pub mod test_tree;

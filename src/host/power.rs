@@ -46,18 +46,18 @@ fn kind_of(supply: &Path) -> Supply {
 
 #[cfg(test)]
 mod tests {
-    use super::super::test_tree::Tree;
+    use super::super::fixture::Host;
     use super::*;
 
     fn with(supplies: &[(&str, &str, &str)]) -> bool {
-        let tree = Tree::new();
+        let host = Host::new();
         for (name, kind, online) in supplies {
-            tree.file(&format!("sys/class/power_supply/{name}/type"), format!("{kind}\n"));
+            host.file(&format!("sys/class/power_supply/{name}/type"), format!("{kind}\n"));
             if !online.is_empty() {
-                tree.file(&format!("sys/class/power_supply/{name}/online"), format!("{online}\n"));
+                host.file(&format!("sys/class/power_supply/{name}/online"), format!("{online}\n"));
             }
         }
-        on_battery(&tree.roots())
+        on_battery(&host.roots())
     }
 
     #[test]
@@ -71,11 +71,11 @@ mod tests {
     fn a_host_without_a_battery_of_its_own_never_is() {
         assert!(!with(&[]));
         assert!(!with(&[("AC", "Mains", "0")]));
-        let tree = Tree::new();
-        tree.file("sys/class/power_supply/AC/type", "Mains\n");
-        tree.file("sys/class/power_supply/AC/online", "0\n");
-        tree.file("sys/class/power_supply/mouse/type", "Battery\n");
-        tree.file("sys/class/power_supply/mouse/scope", "Device\n");
-        assert!(!on_battery(&tree.roots()));
+        let host = Host::new();
+        host.file("sys/class/power_supply/AC/type", "Mains\n");
+        host.file("sys/class/power_supply/AC/online", "0\n");
+        host.file("sys/class/power_supply/mouse/type", "Battery\n");
+        host.file("sys/class/power_supply/mouse/scope", "Device\n");
+        assert!(!on_battery(&host.roots()));
     }
 }

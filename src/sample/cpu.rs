@@ -134,7 +134,6 @@ impl Sampler for CpuSampler {
         if self.slow.due(tick.at) {
             self.slow = Slow::look(&self.roots, Some(tick.at));
         }
-        // Known also when /proc/stat is not.
         out.conditions.on_battery = self.slow.on_battery;
         let stat = parse(self.stat.read()?)?;
         out.rejected += stat.rejected;
@@ -160,7 +159,7 @@ mod tests {
     /// One CPU: user (guest within), idle, iowait, steal.
     fn stat(rig: &Rig, [user, idle, iowait, steal]: [u64; 4]) {
         let times = format!("{user} 0 0 {idle} {iowait} 0 0 {steal} {user} 0");
-        rig.tree.file("proc/stat", format!("cpu  {times}\ncpu0 {times}\nintr 1 2 3\n"));
+        rig.host.file("proc/stat", format!("cpu  {times}\ncpu0 {times}\nintr 1 2 3\n"));
     }
 
     fn near(found: Option<f64>, expected: f64) -> bool {
@@ -212,8 +211,8 @@ mod tests {
         rig.open(&KIND);
         rig.tick();
         assert_eq!(rig.value(THROTTLED.name), None);
-        rig.tree.file("proc/self/cgroup", "0::/a.service\n");
-        rig.tree.file("sys/fs/cgroup/a.service/cpu.stat", "throttled_usec 2500000\n");
+        rig.host.file("proc/self/cgroup", "0::/a.service\n");
+        rig.host.file("sys/fs/cgroup/a.service/cpu.stat", "throttled_usec 2500000\n");
         rig.clock.advance(Duration::from_secs(60));
         rig.tick();
         assert_eq!(rig.value(THROTTLED.name), Some(2.5), "the group is looked up once a minute");
@@ -221,14 +220,26 @@ mod tests {
 
     #[test]
     fn a_hidden_stat_is_a_fault_and_no_idle_machine() {
-        let mut rig = Rig::new(|rig| {
-            rig.tree.file("sys/class/power_supply/AC/type", "Mains\n");
-            rig.tree.file("sys/class/power_supply/AC/online", "0\n");
-            rig.tree.file("sys/class/power_supply/BAT0/type", "Battery\n");
-        });
+        let mut rig = Rig::new(|_| ());
         rig.open(&KIND);
         assert_eq!(rig.try_tick().unwrap_err().kind, FaultKind::Missing);
         assert!(rig.out.points.is_empty());
-        assert!(rig.out.conditions.on_battery, "the guard still knows this");
+    }
+
+    #[test]
+    fn the_guard_is_told_of_a_battery() {
+        let mut rig = Rig::new(|rig| {
+            stat(rig, [0, 0, 0, 0]);
+            rig.host.file("sys/class/power_supply/AC/type", "Mains\n");
+            rig.host.file("sys/class/power_supply/AC/online", "0\n");
+            rig.host.file("sys/class/power_supply/BAT0/type", "Battery\n");
+        });
+        rig.open(&KIND);
+        rig.tick();
+        assert!(rig.out.conditions.on_battery);
+        rig.host.file("sys/class/power_supply/AC/online", "1\n");
+        rig.clock.advance(Duration::from_secs(60));
+        rig.tick();
+        assert!(!rig.out.conditions.on_battery);
     }
 }

@@ -17,6 +17,7 @@ use super::{Kind, Reading, Sampler, Tick};
 use crate::base::clock::Moment;
 use crate::base::fault::Fault;
 use crate::base::units::{Rate, Seconds};
+use super::filter::wanted;
 use crate::config::settings::{Filter, SampleSettings};
 use crate::host::aside::Aside;
 use crate::host::link_class::{LinkClass, class, is_line};
@@ -66,6 +67,10 @@ impl Sampler for LinkSampler {
         Ok(())
     }
 }
+
+/// Said in containers with a network of their own, above all.
+const NOTHING_WATCHED: &str = "no physical interface here: no link is watched; set \
+                               `links.NAME.rate` to watch another kind";
 
 /// Whether an interface is watched; remembered, so that a thousand pods cost no look at sysfs.
 #[derive(Clone, Copy)]
@@ -120,6 +125,9 @@ impl Links {
         for line in present {
             self.publish(line, tick, out);
         }
+        if self.tracks.is_empty() {
+            out.notes.push(NOTHING_WATCHED.into());
+        }
         self.push_total(out);
         self.forget(tick.at);
     }
@@ -165,9 +173,9 @@ impl Links {
             let text = text_of(name);
             let name = OsStr::from_bytes(name);
             let declared = self.declared.contains_key(&text);
-            let by_class = || declared || is_line(&self.net, name);
+            let by_class = declared || is_line(&self.net, name);
             Choice {
-                watched: self.filter.decides(&text).unwrap_or_else(by_class),
+                watched: wanted(&self.filter, &text, by_class),
                 class: class(&self.net, name),
                 made: at,
                 seen: at,
@@ -183,8 +191,7 @@ impl Links {
             let name = name.as_bytes();
             let Some(track) = self.tracks.get_mut(name) else { continue };
             // Its traffic is that of a virtual function, and is counted at the port as well.
-            let asked_for = self.filter.decides(&track.name) == Some(true);
-            if facts.representor && !asked_for {
+            if facts.representor && !wanted(&self.filter, &track.name, false) {
                 self.tracks.remove(name);
                 let class = LinkClass::Virtual;
                 let choice = Choice { watched: false, class, made: at, seen: at };

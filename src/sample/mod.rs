@@ -9,9 +9,6 @@ use crate::model::metric::{Desc, Point};
 use crate::model::outcome::{Conditions, OwnRuns};
 use crate::model::snapshot::Resource;
 
-#[cfg(test)]
-pub(crate) mod rig;
-
 /// What a sampler is told at each tick.
 #[derive(Clone, Copy, Debug)]
 pub struct Tick<'a> {
@@ -59,5 +56,13 @@ macro_rules! samplers {
 }
 
 mod filter;
+#[cfg(test)]
+mod rig;
 
-samplers! { disk, link, tcp, cpu, pressure }
+samplers! {
+    disk,
+    link,
+    tcp,
+    cpu,
+    pressure,
+}

@@ -10,7 +10,7 @@ use crate::config::settings::SampleSettings;
 use crate::host::pressure::parse;
 use crate::host::roots::{KeptFile, Roots};
 use crate::model::metric::{Desc, push_some};
-use crate::model::outcome::OwnRuns;
+use crate::model::outcome::{OwnRun, OwnRuns};
 
 macro_rules! waiting {
     ($resource:literal) => {
@@ -109,7 +109,7 @@ impl PressureSampler {
 }
 
 fn any_own_run(own: &OwnRuns, from: Moment, to: Moment) -> bool {
-    let runs = |run: &crate::model::outcome::OwnRun| {
+    let runs = |run: &OwnRun| {
         run.from.mono < to.mono && run.until.is_none_or(|until| until.mono > from.mono)
     };
     own.0.iter().any(runs)
@@ -146,13 +146,13 @@ impl Sampler for PressureSampler {
 mod tests {
     use super::super::rig::Rig;
     use super::*;
+    use crate::base::clock::Clock;
     use crate::base::fault::FaultKind;
-    use crate::model::outcome::OwnRun;
 
     fn io(rig: &Rig, total_us: u64) {
         let averages = "avg10=0.00 avg60=0.00 avg300=0.00";
         let text = format!("some {averages} total={total_us}\nfull {averages} total=7\n");
-        rig.tree.file("proc/pressure/io", text);
+        rig.host.file("proc/pressure/io", text);
     }
 
     #[test]
@@ -173,12 +173,12 @@ mod tests {
         let mut rig = Rig::new(|rig| io(rig, 0));
         rig.open(&KIND);
         rig.tick();
-        let from = crate::base::clock::Clock::now(&rig.clock);
+        let from = rig.clock.now();
         rig.own = OwnRuns(vec![OwnRun { devices: vec!["sda".into()], from, until: None }]);
         io(&rig, 900_000);
         rig.tick();
         assert_eq!(rig.out.conditions.io_pressure, None);
-        rig.own.0[0].until = Some(crate::base::clock::Clock::now(&rig.clock));
+        rig.own.0[0].until = Some(rig.clock.now());
         io(&rig, 1_000_000);
         rig.tick();
         let after = rig.out.conditions.io_pressure.unwrap();
@@ -188,7 +188,7 @@ mod tests {
     #[test]
     fn files_and_lines_that_a_kernel_lacks_are_absent() {
         let mut rig = Rig::new(|rig| io(rig, 0));
-        rig.tree.file("proc/pressure/cpu", "some avg10=0.00 avg60=0.00 avg300=0.00 total=3000000\n");
+        rig.host.file("proc/pressure/cpu", "some avg10=0.00 avg60=0.00 avg300=0.00 total=3000000\n");
         rig.open(&KIND);
         rig.tick();
         let names: Vec<_> = rig.out.points.iter().map(|p| p.desc.name).collect();

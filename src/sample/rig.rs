@@ -1,4 +1,4 @@
-//! Drives one sampler over a small tree and a clock that only moves when told to.
+//! Drives one sampler over a small host and a clock that only moves when told to.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,12 +8,12 @@ use crate::base::clock::{Clock, ManualClock};
 use crate::base::fault::Fault;
 use crate::base::stats::Histogram;
 use crate::config::settings::SampleSettings;
-use crate::host::test_tree::Tree;
+use crate::host::fixture::Host;
 use crate::model::metric::Value;
 use crate::model::outcome::OwnRuns;
 
 pub(crate) struct Rig {
-    pub(crate) tree: Tree,
+    pub(crate) host: Host,
     pub(crate) clock: ManualClock,
     pub(crate) settings: SampleSettings,
     pub(crate) own: OwnRuns,
@@ -25,7 +25,7 @@ pub(crate) struct Rig {
 impl Rig {
     pub(crate) fn new(fill: impl FnOnce(&Rig)) -> Self {
         let rig = Self {
-            tree: Tree::new(),
+            host: Host::new(),
             clock: ManualClock::starting_at(1_700_000_000),
             settings: SampleSettings::default(),
             own: OwnRuns::default(),
@@ -37,7 +37,7 @@ impl Rig {
     }
 
     pub(crate) fn open(&mut self, kind: &Kind) {
-        self.drive((kind.open)(&self.tree.roots(), &self.settings));
+        self.drive((kind.open)(&self.host.roots(), &self.settings));
     }
 
     pub(crate) fn drive(&mut self, sampler: Box<dyn Sampler>) {

@@ -177,13 +177,13 @@ mod tests {
 
     fn snmp(rig: &Rig, retransmitted: u64, sent: u64) {
         let text = format!("Tcp: MaxConn OutSegs RetransSegs\nTcp: -1 {sent} {retransmitted}\n");
-        rig.tree.file("proc/1/net/snmp", text);
-        rig.tree.file("proc/1/net/dev", "");
+        rig.host.file("proc/1/net/snmp", text);
+        rig.host.file("proc/1/net/dev", "");
     }
 
     fn netstat(rig: &Rig, original: u64) {
         let names = "TcpExt: ListenDrops TCPTimeouts TCPOrigDataSent";
-        rig.tree.file("proc/1/net/netstat", format!("{names}\nTcpExt: 5 6 {original}\n"));
+        rig.host.file("proc/1/net/netstat", format!("{names}\nTcpExt: 5 6 {original}\n"));
     }
 
     #[test]
@@ -239,7 +239,7 @@ mod tests {
         });
         rig.open(&KIND);
         rig.tick();
-        rig.tree.file("proc/1/net/netstat", "TcpExt: A\nTcpExt: 1 2\n");
+        rig.host.file("proc/1/net/netstat", "TcpExt: A\nTcpExt: 1 2\n");
         rig.tick();
         assert_eq!(rig.value(ORIGINAL.name), None);
         assert_eq!(rig.out.rejected, 1);
