@@ -4,3 +4,6 @@ pub mod budget;
 pub mod due;
 pub mod guard;
 pub mod turn;
+
+#[cfg(test)]
+mod simulation;
