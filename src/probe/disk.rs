@@ -11,7 +11,7 @@ use crate::model::job::{Access, Profile};
 
 pub static KIND: Kind = Kind {
     name: "disk",
-    help: "throughput and latency of a profile: seq_read, seq_write, rand_read, rand_rw, rand_write",
+    help: "throughput and latency: seq_read, seq_write, rand_read, rand_rw, rand_write, or your own",
     example: "disk:\n  profile: rand_read\n  access: random\n  reads: 100%\n  block_size: 4KiB\n  \
               depth: 4\n  jobs: 2\n  runtime: 3s\n  ramp: 0s\n  bytes: 16GiB\n  sync: false\n  \
               flush: false\n",

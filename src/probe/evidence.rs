@@ -1,5 +1,6 @@
 //! What else was true while a run went on: its devices, the load of others, CPU; and the flags that
-//! follow. Rules and numbers: the table of limits in ARCHITECTURE.md, rows contended, cache, cpu.
+//! follow. Device bytes minus the probe's own tell nothing of others: splitting, journals and
+//! read-modify-write make a disk move several times what was asked. So others are seen in quiet.
 
 use std::time::Duration;
 

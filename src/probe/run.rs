@@ -6,7 +6,7 @@ use crate::base::units::Bytes;
 use crate::model::job::Run;
 use crate::model::outcome::{Done, Measured, Outcome};
 use crate::workload::devices::Window;
-use crate::workload::drive::{self, Drive, Leg, Moved};
+use crate::workload::drive::{Drive, Leg, Moved};
 use crate::workload::engine::Chosen;
 use crate::workload::ground::{self, Ground};
 use crate::workload::{Halt, Watch};
@@ -23,7 +23,7 @@ pub(super) fn storage(run: &Run, rules: &Rules, watch: &dyn Watch) -> Outcome {
         let first = run.legs.first().ok_or_else(no_legs)?;
         let held = ground::hold(&run.target)?;
         let mut ground = Ground::open(&held, run, watch)?;
-        let chosen = drive::choose_engine(&mut ground, (first, run.engine), watch)?;
+        let chosen = ground.choose_engine(first, run.engine, watch)?;
         Ok::<_, Halt>((held, ground, chosen))
     };
     let (_held, ground, chosen) = match start() {
@@ -208,10 +208,8 @@ mod tests {
             run.target.place = place;
             run.region = region;
             let outcome = storage(&run, &RULES, &Ears::default());
-            assert!(
-                matches!(&outcome, Outcome::Failed { fault, .. } if fault.kind == FaultKind::Refused),
-                "{outcome:?}"
-            );
+            let Outcome::Failed { fault, .. } = outcome else { panic!("{outcome:?}") };
+            assert_eq!(fault.kind, FaultKind::Refused);
         }
     }
 

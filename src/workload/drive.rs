@@ -3,9 +3,7 @@
 
 use std::time::Duration;
 
-use rustix::io::Errno;
-
-use super::engine::{self, Chosen, Completion, Engine, Needs, Operation, PATIENCE};
+use super::engine::{self, Chosen, Completion, Engine, Operation, PATIENCE};
 use super::ground::Ground;
 use super::pattern::{Filler, Pattern};
 pub use super::tally::Moved;
@@ -13,8 +11,8 @@ use super::tally::{Tally, is_steady};
 use super::{Halt, Watch};
 use crate::base::clock::monotonic;
 use crate::base::fault::{Fault, FaultKind};
-use crate::base::units::{Bytes, Seconds};
-use crate::model::job::{EngineKind, Profile, What};
+use crate::base::units::Seconds;
+use crate::model::job::{Profile, What};
 use crate::model::outcome::Measured;
 
 /// How often the numbers of a running leg are left for the reader.
@@ -56,66 +54,6 @@ struct Flight {
     submitted: Duration,
 }
 
-/// Picks the engine on the real file and says what was opened. Where the first direct read is
-/// refused, the region is opened anew through the page cache, and the result says so.
-pub fn choose_engine(
-    ground: &mut Ground,
-    (profile, forced): (&Profile, Option<EngineKind>),
-    watch: &dyn Watch,
-) -> Result<Chosen, Halt> {
-    let refused = check_alignment(ground, profile)?;
-    if refused {
-        give_up_direct(ground)?;
-    }
-    let chosen = loop {
-        match engine::choose(&needs(ground, profile), forced, watch) {
-            Ok((_, chosen)) => break chosen,
-            Err(_) if watch.stopped() => return Err(Halt::stopped()),
-            Err(fault) if fault.kind == FaultKind::Unsupported && ground.file.direct => {
-                give_up_direct(ground)?;
-            }
-            Err(fault) => {
-                let text = format!("{}: {}", ground.name, fault.text);
-                return Err(Fault::new(fault.kind, text).into());
-            }
-        }
-    };
-    let (engine, reason) = (chosen.kind, chosen.reason.clone());
-    watch.event(What::Opened { engine, reason, direct: ground.direct() });
-    Ok(chosen)
-}
-
-fn give_up_direct(ground: &mut Ground) -> Result<(), Halt> {
-    match ground.file.make_buffered() {
-        Ok(_) => Ok(()),
-        Err(errno) => Err(Fault::os(&ground.name, &errno.into()).into()),
-    }
-}
-
-/// True where the file takes no direct I/O at all.
-fn check_alignment(ground: &Ground, profile: &Profile) -> Result<bool, Fault> {
-    match ground.file.alignment().offset.filter(|_| ground.file.direct) {
-        Some(0) => Ok(true),
-        Some(align) if !profile.block.0.is_multiple_of(align) => {
-            let (name, block, align) = (&ground.name, profile.block, Bytes(align));
-            let text = format!("{name}: blocks of {block} are no multiple of {align}, as it asks");
-            Err(Fault::new(FaultKind::Unsupported, text))
-        }
-        _ => Ok(false),
-    }
-}
-
-fn needs<'a>(ground: &'a Ground, profile: &Profile) -> Needs<'a> {
-    use std::os::fd::AsFd;
-    Needs {
-        file: ground.file.as_fd(),
-        slots: profile.in_flight_max().max(1) as usize,
-        block: usize::try_from(profile.block.0).unwrap_or(usize::MAX),
-        align: ground.file.alignment().memory,
-        sync: profile.sync,
-    }
-}
-
 impl<'a> Drive<'a> {
     /// Gets a leg ready with the engine that was chosen for the run.
     pub fn prepare(
@@ -134,7 +72,7 @@ impl<'a> Drive<'a> {
             watch,
             chosen: chosen.clone(),
             pattern: Pattern::new(profile, ground.bytes, seed)?,
-            engine: engine::reopen(&needs(ground, profile), chosen)?,
+            engine: engine::reopen(&ground.needs(profile), chosen)?,
             filler: Filler::new(seed),
             flights: vec![None; profile.in_flight_max() as usize],
             issued: 0,
@@ -218,16 +156,13 @@ impl<'a> Drive<'a> {
             {
                 self.filler.fill(buffer);
             }
+            let operation = Operation { slot, offset: step.offset, write: step.write };
+            let submitted = monotonic();
+            let queued = self.engine.queue(operation);
+            queued.map_err(|error| Fault::os(&self.ground.name, &error))?;
             self.issued += 1;
-            self.submit(Operation { slot, offset: step.offset, write: step.write }, monotonic())?;
+            self.flights[slot] = Some(Flight { operation, submitted });
         }
-        Ok(())
-    }
-
-    fn submit(&mut self, operation: Operation, submitted: Duration) -> Result<(), Halt> {
-        let queued = self.engine.queue(operation);
-        queued.map_err(|error| Fault::os(&self.ground.name, &error))?;
-        self.flights[operation.slot] = Some(Flight { operation, submitted });
         Ok(())
     }
 
@@ -238,10 +173,6 @@ impl<'a> Drive<'a> {
         };
         let Operation { offset, write, .. } = flight.operation;
         match done.result {
-            // Not done and no fault: asked again, and timed from the first asking.
-            Err(Errno::INTR | Errno::AGAIN) if !self.watch.stopped() => {
-                self.submit(flight.operation, flight.submitted)
-            }
             Err(errno) => {
                 tally.take(done, write, flight.submitted);
                 let direction = if write { "write" } else { "read" };
@@ -295,7 +226,8 @@ mod tests {
     use std::sync::atomic::Ordering;
 
     use super::*;
-    use crate::model::job::Access;
+    use crate::base::units::Bytes;
+    use crate::model::job::{Access, EngineKind};
     use crate::model::outcome::Skip;
     use crate::workload::pattern::tests::profile;
     use crate::workload::testing::{Ears, on_disk_directory};
@@ -309,7 +241,7 @@ mod tests {
     }
 
     fn drive(ground: &mut Ground, profile: &Profile, kind: EngineKind, ears: &Ears) -> LegEnd {
-        let chosen = choose_engine(ground, (profile, Some(kind)), ears).unwrap();
+        let chosen = ground.choose_engine(profile, Some(kind), ears).unwrap();
         let leg = Leg { index: 0, profile, seed: 9 };
         Drive::prepare(ground, leg, &chosen, ears).unwrap().run()
     }
@@ -429,11 +361,11 @@ mod tests {
         let mut ground = Ground::for_test(file.fd, Bytes(1 << 20));
         ground.file.direct = file.direct;
         let odd = profile(Access::Random, 1.0, 2300);
-        let result = choose_engine(&mut ground, (&odd, None), &Ears::default());
+        let result = ground.choose_engine(&odd, None, &Ears::default());
         if asks {
             let Err(Halt::Failed(fault)) = result else { panic!("{result:?}") };
             assert_eq!(fault.kind, FaultKind::Unsupported);
-            assert!(fault.text.contains("no multiple of"), "{fault}");
+            assert!(fault.text.contains("asks for multiples of"), "{fault}");
         }
     }
 }

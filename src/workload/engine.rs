@@ -266,6 +266,14 @@ mod tests {
         assert_eq!(fault.unwrap().text, "engine aio: not built into this version");
     }
 
+    #[test]
+    fn more_in_flight_than_threads_is_refused_rather_than_made_fewer() {
+        let file = tempfile::tempfile().unwrap();
+        let result = choose(&needs(&file, 65), Some(EngineKind::Threads), &Ears::default());
+        let text = result.err().unwrap().text;
+        assert_eq!(text, "engine threads: 65 in flight need more than 64 threads");
+    }
+
     proptest! {
         #[test]
         fn buffers_are_aligned(length in 1_usize..100_000, shift in 0_u32..14) {

@@ -6,11 +6,12 @@ use rustix::fs::{self, FileType, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::ballast::{self, Layout};
+use super::engine::{self, Chosen, Needs};
 use super::file::Handle;
 use super::{Halt, Watch};
 use crate::base::fault::{Fault, FaultKind};
 use crate::base::units::Bytes;
-use crate::model::job::{Place, Region, Run, Target};
+use crate::model::job::{EngineKind, Place, Profile, Region, Run, Target, What};
 use crate::model::outcome::Skip;
 
 /// A target under lock. The lock ends with the process that took it, stuck or not.
@@ -50,6 +51,11 @@ pub fn hold(target: &Target) -> Result<Held, Halt> {
         Err(Errno::WOULDBLOCK) => {
             let text = format!("{}: another loadline works there", path.display());
             Err(Halt::Skipped(Skip::Locked, text))
+        }
+        // NFS has no such lock on a directory, some file systems have none at all: there the turn,
+        // of which a host has one, is what keeps probes apart.
+        Err(Errno::BADF | Errno::NOLCK | Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => {
+            Ok(Held { fd, place: target.place.clone() })
         }
         Err(errno) => Err(fault(errno).into()),
     }
@@ -158,6 +164,63 @@ impl Ground {
             prefilled: None,
             memory: false,
         })
+    }
+
+    /// Picks the engine on the real file and says what was opened. Where the first direct read is
+    /// refused the region is read through the page cache, and every result says so.
+    pub fn choose_engine(
+        &mut self,
+        profile: &Profile,
+        forced: Option<EngineKind>,
+        watch: &dyn Watch,
+    ) -> Result<Chosen, Halt> {
+        self.check_alignment(profile)?;
+        let chosen = loop {
+            match engine::choose(&self.needs(profile), forced, watch) {
+                Ok((_, chosen)) => break chosen,
+                Err(_) if watch.stopped() => return Err(Halt::stopped()),
+                Err(fault) if fault.kind == FaultKind::Unsupported && self.file.direct => {
+                    self.make_buffered()?;
+                }
+                Err(fault) => {
+                    let text = format!("{}: {}", self.name, fault.text);
+                    return Err(Fault::new(fault.kind, text).into());
+                }
+            }
+        };
+        let (engine, reason) = (chosen.kind, chosen.reason.clone());
+        watch.event(What::Opened { engine, reason, direct: self.direct() });
+        Ok(chosen)
+    }
+
+    fn make_buffered(&mut self) -> Result<(), Fault> {
+        let made = self.file.make_buffered();
+        made.map(|_| ()).map_err(|errno| Fault::os(&self.name, &errno.into()))
+    }
+
+    fn check_alignment(&mut self, profile: &Profile) -> Result<(), Fault> {
+        match self.file.alignment().offset.filter(|_| self.file.direct) {
+            // The file takes no direct I/O at all (statx(2), STATX_DIOALIGN).
+            Some(0) => self.make_buffered(),
+            Some(align) if !profile.block.0.is_multiple_of(align) => {
+                let (name, block, align) = (&self.name, profile.block, Bytes(align));
+                let text =
+                    format!("{name}: direct I/O there asks for multiples of {align}, not {block}");
+                Err(Fault::new(FaultKind::Unsupported, text))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// What an engine needs to know for a leg here.
+    pub(super) fn needs(&self, profile: &Profile) -> Needs<'_> {
+        Needs {
+            file: self.file.as_fd(),
+            slots: profile.in_flight_max().max(1) as usize,
+            block: usize::try_from(profile.block.0).unwrap_or(usize::MAX),
+            align: self.file.alignment().memory,
+            sync: profile.sync,
+        }
     }
 
     #[cfg(test)]

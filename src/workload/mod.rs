@@ -77,7 +77,8 @@ impl Live {
     /// The running leg as last published, with its leaf devices as they are now.
     pub fn progress(&self) -> Option<Progress> {
         let mut progress = self.numbers.lock().unwrap_or_else(PoisonError::into_inner).clone()?;
-        let devices = self.devices.lock().unwrap_or_else(PoisonError::into_inner);
+        // A copy: reading counters takes longer than anybody should wait for this lock.
+        let devices = self.devices.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let busiest = devices.as_ref().and_then(devices::Window::busiest);
         progress.device_busy = busiest.as_ref().map(|device| device.busy);
         progress.device_queue = busiest.map(|device| device.queue);

@@ -189,7 +189,8 @@ pub(crate) mod tests {
     proptest! {
         #[test]
         fn every_step_lies_in_its_jobs_part(
-            random in any::<bool>(), jobs in 1_u32..5, region in 1_u64..1_000_000, seed in any::<u64>()
+            random in any::<bool>(), jobs in 1_u32..5,
+            region in 1_u64..1_000_000, seed in any::<u64>(),
         ) {
             let access = if random { Access::Random } else { Access::Sequential };
             let profile = Profile { jobs, ..profile(access, 0.5, 512) };

@@ -92,6 +92,12 @@ fn with_what_the_kernel_knows(entries: u32, completions: u32) -> io::Result<IoUr
     Err(refused)
 }
 
+/// ETIME: nothing came in time. EINTR, EBUSY, EAGAIN: look at what is there, come again.
+fn is_passing(error: &io::Error) -> bool {
+    let errno = Errno::from_io_error(error);
+    matches!(errno, Some(Errno::TIME | Errno::INTR | Errno::BUSY | Errno::AGAIN))
+}
+
 impl Uring {
     /// Saves mapping pages for each operation; RLIMIT_MEMLOCK may forbid it, and then it's slower.
     fn register_buffers(&mut self) {
@@ -146,7 +152,7 @@ impl Engine for Uring {
         }
         let entry = self.entry(operation).ok_or(Errno::INVAL)?;
         if self.ring.submission().is_full() {
-            self.ring.submit()?;
+            let _ = self.ring.submit();
         }
         // SAFETY: the buffer stays allocated and untouched until its completion is reaped:
         // `buffer` refuses slots in flight, and `Drop` leaks what is still in flight then.
@@ -154,7 +160,12 @@ impl Engine for Uring {
         if let Some(flag) = self.in_flight.get_mut(operation.slot) {
             *flag = true;
         }
-        Ok(())
+        // At once, since its latency counts from now; what isn't taken goes in with the next wait.
+        match self.ring.submit() {
+            Ok(_) => Ok(()),
+            Err(error) if is_passing(&error) => Ok(()),
+            Err(error) => Err(error),
+        }
     }
 
     fn reap(&mut self, patience: Duration, out: &mut Vec<Completion>) -> io::Result<()> {
@@ -162,11 +173,8 @@ impl Engine for Uring {
         let args = types::SubmitArgs::new().timespec(&time);
         match self.ring.submitter().submit_with_args_and_flags(1, &args, self.enter_flags) {
             Ok(_) => {}
-            // ETIME: nothing came in time. EINTR, EBUSY, EAGAIN: look at what is there, come again.
-            Err(error) => match Errno::from_io_error(&error) {
-                Some(Errno::TIME | Errno::INTR | Errno::BUSY | Errno::AGAIN) => {}
-                _ => return Err(error),
-            },
+            Err(error) if is_passing(&error) => {}
+            Err(error) => return Err(error),
         }
         let at = monotonic();
         for entry in self.ring.completion() {
