@@ -23,7 +23,7 @@ pub(super) fn run(arguments: CommonArguments, out: &mut dyn Write) -> Result<(),
 
 fn describe(plan: &Plan) -> String {
     let mut table = Table::new();
-    table.load_preset(presets::NOTHING);
+    table.load_style(presets::NOTHING);
     table.set_header(["probe", "target", "what", "every", "next run", "writes a day"]);
     for probe in &plan.probes {
         table.add_row([

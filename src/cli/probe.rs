@@ -131,7 +131,7 @@ pub(super) fn run(arguments: DiskArguments, out: &mut dyn Write) -> Result<(), F
     let target = target(&arguments.target)?;
     let state = daemon::state::directory(|name| std::env::var(name).ok())
         .unwrap_or_else(|_| std::env::temp_dir());
-    let runner = ProcessRunner::default();
+    let runner = ProcessRunner::new(Arc::new(SystemClock));
     let stop = stop_on_interrupt()?;
     let inspection = inspect(&runner, &target, &stop)?;
     let progress = Progress::new(std::io::stderr().is_terminal(), &profile);

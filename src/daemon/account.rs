@@ -10,7 +10,7 @@ use crate::base::stats::Histogram;
 use crate::base::units::{Bytes, Seconds};
 use crate::model::job::Profile;
 use crate::model::outcome::{Cost, DURATION_BOUNDS, Done, Inspection, Outcome, Skip};
-use crate::model::snapshot::{HistoryEntry, ProbeState, ProbeView, TargetView};
+use crate::model::snapshot::{HistoryEntry, ProbeState, ProbeView};
 
 /// Entries of history per probe.
 const HISTORY_MAX: usize = 12;

@@ -19,7 +19,7 @@ use crate::sample::{Reading, SAMPLERS, Tick};
 use crate::worker::{Ended, Runner, Stop};
 
 /// What the first lines are made from.
-pub struct Start<'a> {
+pub(super) struct Start<'a> {
     pub options: &'a Options,
     pub plan: &'a Arc<Plan>,
     pub host: &'a HostFacts,
@@ -32,7 +32,7 @@ pub struct Start<'a> {
 const NAMES_MAX: usize = 6;
 
 /// Prints the first lines; returns what is off, for the page. A closed terminal is no fault.
-pub fn print(start: &Start<'_>, out: &mut dyn Write) -> Vec<String> {
+pub(super) fn print(start: &Start<'_>, out: &mut dyn Write) -> Vec<String> {
     let looks = look(start);
     let mut notes = Vec::new();
     let mut lines = vec![head(start), String::new()];

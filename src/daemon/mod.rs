@@ -70,7 +70,7 @@ pub fn descs() -> Vec<&'static Desc> {
     let samplers = crate::sample::SAMPLERS.iter().flat_map(|kind| kind.descs.iter());
     let mut all: Vec<&'static Desc> = samplers
         .chain(crate::probe::PROBES.iter().flat_map(|kind| kind.descs.iter()))
-        .chain(crate::probe::metrics::TARGET)
+        .chain(crate::probe::metrics::TARGETS)
         .chain(itself::DESCS)
         .chain(crate::publish::DESCS)
         .copied()
@@ -129,7 +129,7 @@ pub fn serve(options: Options, out: &mut dyn Write) -> Result<(), StartFault> {
         .iter()
         .map(|address| web::listen::bind(address))
         .collect::<Result<Vec<_>, Fault>>()?;
-    let runner: Arc<dyn Runner> = Arc::new(ProcessRunner::default());
+    let runner: Arc<dyn Runner> = Arc::new(ProcessRunner::new(Arc::clone(&clock)));
     let host = host_facts(&options.roots);
     let start = banner::Start {
         options: &options,
@@ -228,7 +228,7 @@ impl Daemon {
                 let stopped = async move {
                     let _ = stopped.await;
                 };
-                web::listen::serve(listeners, router, web::Limits::default(), stopped)
+                web::listen::serve(listeners, router, web::listen::Limits::default(), stopped)
             })
             .map_err(|error| Fault::os("no thread for HTTP", &error))?;
         Ok(Web { stop, thread })
@@ -379,9 +379,9 @@ fn host_facts(roots: &Roots) -> HostFacts {
     use sysinfo::System;
     let read = |path| crate::host::roots::attribute(&roots.proc(path));
     HostFacts {
-        name: read("sys/kernel/hostname").or_else(System::host_name).unwrap_or_default(),
+        name: read("sys/kernel/hostname").or_else(|| System::host_name().ok()).unwrap_or_default(),
         system: System::long_os_version().unwrap_or_default(),
-        kernel: read("sys/kernel/osrelease").or_else(System::kernel_version).unwrap_or_default(),
+        kernel: read("sys/kernel/osrelease").or_else(|| System::kernel_version().ok()).unwrap_or_default(),
         cpus: std::thread::available_parallelism().map_or(1, |n| n.get()),
         boot_id: read("sys/kernel/random/boot_id").unwrap_or_default(),
     }

@@ -140,7 +140,8 @@ struct Options {
     flush: Option<bool>,
 }
 
-type Wrong = (&'static str, String);
+/// An option and what is wrong with it.
+pub type Wrong = (&'static str, String);
 
 impl Options {
     fn shape(&self) -> Result<Shape, Wrong> {
@@ -184,7 +185,11 @@ pub(super) fn check_block_size(block: Bytes) -> Result<(), Wrong> {
     Ok(())
 }
 
-fn check(profile: &Profile) -> Result<(), Wrong> {
+/// Whether a worker can run a profile as it stands.
+///
+/// # Errors
+/// The option that can't be, and why.
+pub fn check(profile: &Profile) -> Result<(), Wrong> {
     check_block_size(profile.block)?;
     let wrong = |key, text: String| Err((key, text));
     if profile.depth == 0 {

@@ -4,13 +4,14 @@
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::event::{EventfdFlags, eventfd};
 
 use super::Stop;
 use crate::model::job::{Progress, What};
 use crate::model::outcome::Reply;
+use crate::workload::Live;
 
 /// Events kept for a reader that is slow; a run has a handful besides progress.
 const EVENTS_MAX: usize = 64;
@@ -22,6 +23,8 @@ pub struct Desk {
     stop: Stop,
     tray: Mutex<Tray>,
     gauge: Mutex<Option<Gauge>>,
+    /// Where a run leaves its numbers.
+    pub(super) live: Arc<Live>,
     /// Wakes the control thread.
     pub(super) bell: OwnedFd,
 }
@@ -35,7 +38,7 @@ struct Tray {
 impl Desk {
     pub(super) fn new(stop: Stop) -> io::Result<Self> {
         let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        Ok(Self { stop, tray: Mutex::default(), gauge: Mutex::default(), bell })
+        Ok(Self { stop, tray: Mutex::default(), gauge: Mutex::default(), live: Arc::default(), bell })
     }
 
     /// True once the daemon wants an end: tasks look at least ten times a second.

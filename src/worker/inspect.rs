@@ -10,6 +10,7 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, StatVfsMountFlags, StatxFlags,
 use super::lower;
 use crate::base::fault::{Fault, FaultKind};
 use crate::base::units::{Bytes, Ratio};
+use crate::host::roots::Roots;
 use crate::model::job::{Backing, Place, Target};
 use crate::model::outcome::Inspection;
 
@@ -32,8 +33,8 @@ pub(super) fn inspect(target: &Target, procfs: &Path, sysfs: &Path) -> Result<In
         devices: Vec::new(),
         ballast: None,
     };
-    let _ = (procfs, sysfs);
-    lower::resolve(target.place.path(), look.device, &mut found)?;
+    let roots = Roots { procfs: procfs.into(), sysfs: sysfs.into(), ..Roots::default() };
+    lower::resolve(&target.place, look.device, &roots, &mut found)?;
     if let Place::Directory(path) = &target.place {
         found.ballast = lower::ballast_size(path);
     }

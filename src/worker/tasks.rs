@@ -27,7 +27,7 @@ impl Perform for RealTasks {
             }
             Task::LayOut { .. } => lower::lay_out(task, desk),
             Task::Run(run) => Reply::Ran(lower::run(run, desk)),
-            Task::GiveBack { target } => lower::give_back(target, desk),
+            Task::GiveBack { target } => lower::give_back(target),
             Task::Save { directory, name, content } => {
                 reply(save::save(directory, name, content).map(|()| Reply::Saved))
             }

@@ -25,7 +25,7 @@ pub(super) fn headline(target: &Target, inspection: &Inspection, profile: &Profi
 
 pub(super) fn results(done: &Done) -> String {
     let mut table = Table::new();
-    table.load_preset(presets::NOTHING);
+    table.load_style(presets::NOTHING);
     table.set_header(["profile", "direction", "rate", "throughput", "mean", "p50", "p95", "p99", "p99.9"]);
     for leg in &done.legs {
         for (name, direction) in [("read", &leg.reads), ("write", &leg.writes)] {
