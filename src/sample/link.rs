@@ -1,6 +1,6 @@
 //! Links: /proc/net/dev each tick against the capacity that sysfs, bonds or the operator tell.
 //!
-//! Own parser: procfs-core takes names to the first colon and gives up on the first odd line.
+//! Own parser: procfs-core needs a blank after the colon and gives up on the first odd line.
 
 mod families;
 mod track;
@@ -167,21 +167,22 @@ impl Links {
     fn choice(&mut self, name: &[u8], at: Moment) -> Choice {
         /// An interface may get its master or its device after its first tick.
         const CHOICE_SECONDS: f64 = 60.0;
-        let known = self.choices.get(name).copied();
-        let known = known.filter(|c| at.since(c.made).0 < CHOICE_SECONDS);
-        let choice = known.unwrap_or_else(|| {
-            let text = text_of(name);
-            let name = OsStr::from_bytes(name);
-            let declared = self.declared.contains_key(&text);
-            let by_class = declared || is_line(&self.net, name);
-            Choice {
-                watched: wanted(&self.filter, &text, by_class),
-                class: class(&self.net, name),
-                made: at,
-                seen: at,
-            }
-        });
-        self.choices.insert(name.to_vec(), Choice { seen: at, ..choice });
+        if let Some(choice) = self.choices.get_mut(name)
+            && at.since(choice.made).0 < CHOICE_SECONDS
+        {
+            choice.seen = at;
+            return *choice;
+        }
+        let text = text_of(name);
+        let kernel_name = OsStr::from_bytes(name);
+        let by_class = self.declared.contains_key(&text) || is_line(&self.net, kernel_name);
+        let choice = Choice {
+            watched: wanted(&self.filter, &text, by_class),
+            class: class(&self.net, kernel_name),
+            made: at,
+            seen: at,
+        };
+        self.choices.insert(name.to_vec(), choice);
         choice
     }
 

@@ -1,6 +1,6 @@
 //! TCP of this network namespace: segments sent again, and why.
 //!
-//! Own parser: procfs-core reads /proc/net/snmp by position and has no /proc/net/netstat.
+//! Own parser: procfs-core wants every column of /proc/net/snmp and has no /proc/net/netstat.
 
 use super::{Kind, Reading, Sampler, Tick};
 use crate::base::clock::Moment;

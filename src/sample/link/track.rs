@@ -277,3 +277,59 @@ impl Track {
             .max_by(|a, b| a.0.total_cmp(&b.0))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::base::clock::{Clock, ManualClock};
+    use crate::base::units::Rate;
+    use crate::model::load::FlowCounters;
+
+    fn counter() -> impl Strategy<Value = Option<u64>> {
+        prop_oneof![
+            8 => (0..1_000_000_000_u64).prop_map(Some),
+            1 => any::<u64>().prop_map(Some),
+            1 => Just(None),
+        ]
+    }
+
+    fn flow() -> impl Strategy<Value = FlowCounters> {
+        (counter(), counter()).prop_map(|(bytes, packets)| FlowCounters {
+            bytes,
+            packets,
+            ..FlowCounters::default()
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn no_history_of_counters_breaks_a_window(
+            ticks in prop::collection::vec((flow(), flow(), 0..6000_u64, any::<bool>()), 1..40),
+        ) {
+            let clock = ManualClock::starting_at(1_700_000_000);
+            let own = OwnRuns::default();
+            let mut track = Track::new("/nonexistent".as_ref(), "eth0", LinkClass::Physical);
+            let rate = Rate(125e6);
+            let capacity = Some(Capacity { receive: rate, transmit: rate, declared: false });
+            track.facts = Some(LinkFacts { capacity, ..LinkFacts::default() });
+            let mut seconds = 0.0;
+            for (receive, transmit, ms, blank) in ticks {
+                clock.advance(Duration::from_millis(ms));
+                let now =
+                    Circumstances { at: clock.now(), own: &own, every: Seconds(1.0), blank };
+                track.take(LinkCounters { receive, transmit, receive_missed: None }, now);
+                for load in track.load().into_iter().flat_map(|l| [l.receive, l.transmit]).flatten() {
+                    prop_assert!(load.bytes_per_second >= 0.0 && load.bytes_per_second <= 200e9);
+                }
+                prop_assert!(track.share().is_none_or(|Ratio(share)| (0.0..=1.0).contains(&share)));
+                let at_ceiling = track.receive.as_ref().map_or(0.0, |c| c.seconds);
+                prop_assert!(at_ceiling >= seconds, "a counter never goes back");
+                seconds = at_ceiling;
+            }
+        }
+    }
+}
