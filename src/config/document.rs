@@ -209,7 +209,7 @@ impl<'a> Section<'a> {
         self.document.complaint(Some(self.place()), text)
     }
 
-    /// A complaint about the value of `key`, which it names; about what is here where there is none.
+    /// A complaint about the value of `key`, which it names; at what is here where there is none.
     pub fn refuse_value(&self, key: &str, text: impl std::fmt::Display) -> Complaint {
         let of = self.title.as_ref().map_or(String::new(), |title| format!(" of {title}"));
         self.get(key).as_ref().unwrap_or(self).refuse(format!("`{key}`{of}: {text}"))
@@ -332,7 +332,8 @@ mod tests {
         #[test]
         fn no_text_panics(parts in prop::collection::vec(prop::sample::select(vec![
             "listen", "probes", "targets", "guard", "disks", "sda", "name", "kind", "every", ": ",
-            "\n", "\n  ", "\n- ", "- ", "{", "}", "[", "]", ", ", "&a ", "*a", "!t ", "\"", "'", "~",
+            "\n", "\n  ", "\n- ", "- ", "{", "}", "[", "]", ", ", "&a ",
+            "*a", "!t ", "\"", "'", "~",
             "disk", "/srv", "1s", "-1", ".nan", "|\n", "? ", "<<", "\t", "#", "---\n", "é", "0x1",
         ]), 0..40)) {
             let text = parts.concat();

@@ -179,7 +179,7 @@ pub(super) fn sentence(error: &serde_yaml::Error) -> String {
     text
 }
 
-/// What a typed read complained of, in the words of the file: which key, of what, and what it may be.
+/// What a typed read complained of, in the words of the file: which key, and what it may be.
 pub(super) fn explain(error: &serde_yaml::Error, key: Option<&str>, title: Option<&str>) -> String {
     let text = sentence(error);
     let (inner, text) = split_path(&text);
@@ -229,7 +229,7 @@ fn unknown<'a>(text: &'a str, head: &str) -> Option<(&'a str, Vec<&'a str>)> {
     Some((typed, known.split('`').skip(1).step_by(2).collect()))
 }
 
-/// serde's `invalid type: string "no", expected a boolean` as ``expected true or false, found `no` ``.
+/// serde's `invalid type: integer 7, expected a boolean` in the words of a person.
 fn plain(text: &str) -> String {
     let rest = text.strip_prefix("invalid type: ").or(text.strip_prefix("invalid value: "));
     let Some((found, expected)) = rest.and_then(|rest| rest.rsplit_once(", expected ")) else {

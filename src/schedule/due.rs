@@ -1,4 +1,4 @@
-//! When each probe is due. Only monotonic time counts: a clock step moves nothing, a suspend delays.
+//! When each probe is due. Only monotonic time counts: a clock step moves nothing.
 
 use std::time::Duration;
 
@@ -125,7 +125,7 @@ impl Timetable {
         slot.first_pass = false;
     }
 
-    /// The probe found its device busy: it is tried again soon, a few times, then an interval later.
+    /// The probe found its device busy: it is tried again soon, then an interval later.
     pub fn postpone(&mut self, index: usize, now: Moment) {
         let Some(slot) = self.slots.get_mut(index) else { return };
         if slot.retries >= RETRIES_MAX {
