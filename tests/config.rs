@@ -87,7 +87,8 @@ fn a_probe_finds_its_options_and_complains_of_them_at_their_place() {
     }
     let read = |options: &str| {
         let text = format!(
-            "probes:\n- {{name: off, kind: disk, enabled: false}}\n- name: fast\n  kind: disk\n  disk: {options}\n"
+            "probes:\n- {{name: off, kind: disk, enabled: false}}\n\
+             - name: fast\n  kind: disk\n  disk: {options}\n"
         );
         let document = Document::parse("loadline.yml", &text).unwrap();
         let settings = Settings::read(&document, KINDS).unwrap();
@@ -106,7 +107,8 @@ fn a_probe_finds_its_options_and_complains_of_them_at_their_place() {
     assert_eq!(wrong("{}"), "loadline.yml:5:9: `depth` is missing in probe `fast`");
     assert_eq!(
         wrong("{depth: many}"),
-        "loadline.yml:5:17: `depth` of probe `fast`: expected a whole number, 0 or more, found the text `many`"
+        "loadline.yml:5:17: `depth` of probe `fast`: \
+         expected a whole number, 0 or more, found the text `many`"
     );
     assert_eq!(
         wrong("{depth: 1, block_size: -4}"),

@@ -183,7 +183,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_place_in_any_text_can_be_shown(text in ".{0,300}", line in 0..5usize, column in 0..400usize) {
+        fn any_place_in_any_text_can_be_shown(
+            text in ".{0,300}", line in 0..5usize, column in 0..400usize,
+        ) {
             let spot = Spot::new(&text, line, column);
             prop_assert!(spot.excerpt.chars().count() <= EXCERPT_CHARS_MAX);
             prop_assert!(spot.width >= 1);

@@ -209,7 +209,7 @@ impl<'a> Section<'a> {
         self.document.complaint(Some(self.place()), text)
     }
 
-    /// A complaint about the value of `key`, which it names; about what is here where there is none.
+    /// A complaint about the value of `key`, which it names; at what is here where there is none.
     pub fn refuse_value(&self, key: &str, text: impl std::fmt::Display) -> Complaint {
         let of = self.title.as_ref().map_or(String::new(), |title| format!(" of {title}"));
         self.get(key).as_ref().unwrap_or(self).refuse(format!("`{key}`{of}: {text}"))
@@ -248,5 +248,100 @@ impl<'a> Section<'a> {
 
     fn titled_as(self, title: Option<String>) -> Self {
         Self { title, ..self }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::config::settings::Settings;
+
+    fn said(text: &str) -> String {
+        let complaint = Document::parse("f", text).unwrap_err().to_string();
+        complaint.lines().next().unwrap().to_owned()
+    }
+
+    #[test]
+    fn a_place_is_that_of_the_value() {
+        let text = "guard:\n  reserve:   2GiB\nprobes:\n- name: a\n- {name: b, disk: {depth: 1}}\n";
+        let document = Document::parse("f", text).unwrap();
+        let place = |path: &[&str]| {
+            let section = path.iter().fold(document.root(), |at, key| match key.parse::<usize>() {
+                Ok(item) => at.items().unwrap().remove(item),
+                Err(_) => at.get(key).unwrap(),
+            });
+            section.place()
+        };
+        assert_eq!(place(&[]), (1, 1));
+        assert_eq!(place(&["guard", "reserve"]), (2, 14));
+        assert_eq!(place(&["probes", "1"]), (5, 3));
+        assert_eq!(place(&["probes", "1", "disk", "depth"]), (5, 27));
+    }
+
+    #[test]
+    fn a_value_behind_an_alias_is_wrong_where_it_is_written() {
+        let document = Document::parse("f", "a: &x many\nb: *x\n").unwrap();
+        let complaint = document.root().get("b").unwrap().read::<u32>().unwrap_err();
+        assert!(complaint.to_string().starts_with("f:1:4: `b`: expected a whole number"));
+    }
+
+    #[test]
+    fn places_are_right_behind_a_byte_order_mark_crlf_and_wide_letters() {
+        for text in ["\u{feff}ä: 1\nx: [1]\n", "ä: 1\r\nx: [1]\r\n", "ä: 1\rx: [1]\r"] {
+            let document = Document::parse("f", text).unwrap();
+            let x = document.root().get("x").unwrap();
+            assert_eq!(x.read::<u32>().unwrap_err().spot, Some(Spot::new(text, 2, 4)), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn hostile_text_is_refused_and_soon() {
+        let deep = "[".repeat(200_000);
+        assert_eq!(said(&deep), "f:1:65: brackets are nested too deep");
+        assert!(said(&"- ".repeat(100_000)).contains("recursion limit"));
+        assert!(said(&"? ".repeat(50_000)).contains("not valid YAML"));
+        let laughs: String = (1..9).fold("a0: &a0 [x, x]\n".into(), |text: String, i| {
+            let many = vec![format!("*a{}", i - 1); 9].join(", ");
+            format!("{text}a{i}: &a{i} [{many}]\n")
+        });
+        assert!(said(&laughs).contains("too large once its aliases are written out"));
+        let long = format!("a: [&a {}, {}]\n", "x".repeat(100_000), vec!["*a"; 1000].join(", "));
+        assert!(said(&long).contains("too large once its aliases are written out"));
+        assert_eq!(said("a: \u{7}"), "f:1:4: character U+0007 is not allowed in YAML");
+        assert_eq!(said(&"a".repeat(FILE_BYTES_MAX + 1)), "f: larger than 256 KiB");
+        assert_eq!(said("{[a]: b}").split(':').nth(3), Some(" not valid YAML"));
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_are_refused_with_their_line() {
+        let complaint = Document::from_bytes("f", b"a: 1\nb: \xff\n").unwrap_err();
+        assert_eq!(complaint.to_string(), "f: line 2 is not UTF-8: save the file as UTF-8");
+        let complaint = Document::from_bytes("f", &[b'#'; FILE_BYTES_MAX + 1]).unwrap_err();
+        assert_eq!(complaint.to_string(), "f: larger than 256 KiB");
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            let _ = Document::from_bytes("f", &bytes).map(|d| Settings::read(&d, &["disk"]));
+        }
+
+        /// Text made of what a configuration is made of.
+        #[test]
+        fn no_text_panics(parts in prop::collection::vec(prop::sample::select(vec![
+            "listen", "probes", "targets", "guard", "disks", "sda", "name", "kind", "every", ": ",
+            "\n", "\n  ", "\n- ", "- ", "{", "}", "[", "]", ", ", "&a ",
+            "*a", "!t ", "\"", "'", "~",
+            "disk", "/srv", "1s", "-1", ".nan", "|\n", "? ", "<<", "\t", "#", "---\n", "é", "0x1",
+        ]), 0..40)) {
+            let text = parts.concat();
+            if let Err(complaint) = Document::parse("f", &text)
+                .and_then(|d| Settings::read(&d, &["disk"]).map(drop))
+            {
+                prop_assert!(!complaint.to_string().is_empty());
+            }
+        }
     }
 }

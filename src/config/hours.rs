@@ -113,7 +113,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn hours_are_written_as_they_are_read(from in 0..1440u32, to in 0..=1440u32, east in -840..=840i32) {
+        fn hours_are_written_as_they_are_read(
+            from in 0..1440u32, to in 0..=1440u32, east in -840..=840i32,
+        ) {
             prop_assume!(from != to);
             let hours = Hours { from, to, utc_offset: east };
             let text = hours.to_string();

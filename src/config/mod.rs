@@ -1,5 +1,6 @@
 //! Floor 2: what was typed, with its place; and the core settings. Kinds read their own options.
 
+mod allowed;
 pub mod complaint;
 pub mod document;
 pub mod hours;

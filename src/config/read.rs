@@ -179,7 +179,7 @@ pub(super) fn sentence(error: &serde_yaml::Error) -> String {
     text
 }
 
-/// What a typed read complained of, in the words of the file: which key, of what, and what it may be.
+/// What a typed read complained of, in the words of the file: which key, and what it may be.
 pub(super) fn explain(error: &serde_yaml::Error, key: Option<&str>, title: Option<&str>) -> String {
     let text = sentence(error);
     let (inner, text) = split_path(&text);
@@ -229,7 +229,7 @@ fn unknown<'a>(text: &'a str, head: &str) -> Option<(&'a str, Vec<&'a str>)> {
     Some((typed, known.split('`').skip(1).step_by(2).collect()))
 }
 
-/// serde's `invalid type: string "no", expected a boolean` as ``expected true or false, found `no` ``.
+/// serde's `invalid type: integer 7, expected a boolean` in the words of a person.
 fn plain(text: &str) -> String {
     let rest = text.strip_prefix("invalid type: ").or(text.strip_prefix("invalid value: "));
     let Some((found, expected)) = rest.and_then(|rest| rest.rsplit_once(", expected ")) else {
@@ -260,4 +260,82 @@ fn plain(text: &str) -> String {
         },
     };
     format!("expected {expected}, found {found}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read<T: Quantity>(yaml: &str) -> Result<T, String> {
+        serde_yaml::from_str::<As<T>>(yaml).map(|As(value)| value).map_err(|e| sentence(&e))
+    }
+
+    #[test]
+    fn a_plain_number_is_in_the_base_unit() {
+        assert_eq!(read("4096"), Ok(Bytes(4096)));
+        assert_eq!(read("1e6"), Ok(Bytes(1_000_000)));
+        assert_eq!(read("0x1000"), Ok(Bytes(4096)));
+        assert_eq!(read("90"), Ok(Seconds(90.0)));
+        assert_eq!(read("0.05"), Ok(Ratio(0.05)));
+        assert_eq!(read("5 %"), Ok(Ratio(0.05)));
+        assert_eq!(read("1Gbit"), Ok(Rate(125e6)));
+    }
+
+    #[test]
+    fn what_is_no_quantity_is_refused_and_never_panics() {
+        let bad = [
+            ".nan",
+            ".inf",
+            "-.inf",
+            "-1",
+            "-0.5",
+            "1e999",
+            "NaN",
+            "'nan'",
+            "'-5s'",
+            "[1]",
+            "{a: 1}",
+            "true",
+            "~",
+            "''",
+            "010",
+            "0o",
+            "99999999999999999999999999",
+            "'999999999 years'",
+            "é",
+        ];
+        for text in bad {
+            assert!(read::<Bytes>(text).is_err(), "{text}");
+            assert!(read::<Rate>(text).is_err(), "{text}");
+            assert!(read::<Ratio>(text).is_err(), "{text}");
+        }
+        for text in bad.iter().filter(|text| !text.contains("99999")) {
+            assert!(read::<Seconds>(text).is_err(), "{text}");
+        }
+        for text in ["99999999999999999999999999", "'999999999 years'"] {
+            let _ = read::<Seconds>(text).map(Seconds::duration);
+        }
+    }
+
+    #[test]
+    fn serde_speaks_as_the_file_does() {
+        assert_eq!(
+            plain("invalid type: unit value, expected a boolean"),
+            "expected true or false, found nothing"
+        );
+        assert_eq!(
+            plain("invalid value: integer `300`, expected u8"),
+            "expected a whole number, 0 or more, found `300`"
+        );
+        assert_eq!(split_path("probes[0].disk.depth: text: more"), (Some("depth"), "text: more"));
+        assert_eq!(split_path("a sentence: text"), (None, "a sentence: text"));
+        assert_eq!(
+            unknown("unknown field `a`, expected `b` or `c`", "unknown field `"),
+            Some(("a", vec!["b", "c"]))
+        );
+        assert_eq!(
+            unknown("unknown field `a`, there are no fields", "unknown field `"),
+            Some(("a", vec![]))
+        );
+    }
 }

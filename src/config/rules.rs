@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
+use super::allowed::{BALLAST, BUDGET, DEVICES, INTERVAL, RESERVE, SHARE, TICK, at_most};
 use super::complaint::{Complaint, hint};
 use super::document::{Document, Section};
 use super::hours::utc_offset;
@@ -15,7 +16,7 @@ use super::settings::{
     BUDGET_DEFAULT, DEFAULT_TARGET, Filter, GuardSettings, Hours, ProbeSettings, SampleSettings,
     Settings, TargetSettings,
 };
-use crate::base::units::{Bytes, GIB, MIB, Ratio, Seconds};
+use crate::base::units::{Bytes, Ratio, Seconds};
 use crate::model::job::EngineKind;
 
 const TARGETS_MAX: usize = 32;
@@ -23,17 +24,6 @@ const PROBES_MAX: usize = 64;
 const ADDRESSES_MAX: usize = 16;
 const SPANS_MAX: usize = 32;
 const NAME_CHARS_MAX: usize = 64;
-const TICK: Allowed<Seconds> = Allowed { from: Seconds(1.0), to: Seconds(60.0), said: "1s to 1m" };
-const DEVICES: Allowed<usize> = Allowed { from: 1, to: 4096, said: "1 to 4096" };
-const INTERVAL: Allowed<Seconds> =
-    Allowed { from: Seconds(10.0), to: Seconds(30.0 * 86_400.0), said: "10s to 30d" };
-/// Below the least a device's own cache answers.
-const BALLAST: Allowed<Bytes> =
-    Allowed { from: Bytes(64 * MIB), to: Bytes(1024 * GIB), said: "64MiB to 1TiB" };
-const BUDGET: Allowed<Bytes> =
-    Allowed { from: Bytes(MIB), to: Bytes(1 << 50), said: "1MiB to 1PiB" };
-const RESERVE: Allowed<Bytes> = Allowed { from: Bytes(0), to: Bytes(1 << 50), said: "0 to 1PiB" };
-const SHARE: Allowed<Ratio> = Allowed { from: Ratio(0.0), to: Ratio(0.9), said: "0% to 90%" };
 
 impl Settings {
     /// Reads and checks the core keys. `kinds` are the probe kinds there are; each probe may have
@@ -380,28 +370,4 @@ fn named<'a>(item: Section<'a>, what: &str) -> Result<(Section<'a>, String), Com
         return Err(item.refuse_value("name", text));
     }
     Ok((item.titled(format!("{what} `{name}`")), name))
-}
-
-fn at_most(section: &Section<'_>, key: &str, count: usize, max: usize) -> Result<(), Complaint> {
-    if count <= max {
-        return Ok(());
-    }
-    Err(section.refuse(format!("`{key}`: {count} are more than {max}")))
-}
-
-/// What a value may be, also as people write it.
-struct Allowed<T> {
-    from: T,
-    to: T,
-    said: &'static str,
-}
-
-impl<T: PartialOrd> Allowed<T> {
-    /// Not-a-number is never allowed.
-    fn check(&self, section: &Section<'_>, key: &str, value: T) -> Result<T, Complaint> {
-        if value >= self.from && value <= self.to {
-            return Ok(value);
-        }
-        Err(section.refuse_value(key, format!("must be {}", self.said)))
-    }
 }

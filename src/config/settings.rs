@@ -107,7 +107,7 @@ pub struct GuardSettings {
     pub reserve: Bytes,
 }
 
-/// A daily span of wall-clock time, minutes after midnight in a zone `utc_offset` minutes east of UTC.
+/// A daily span of wall-clock time, minutes after midnight, `utc_offset` minutes east of UTC.
 /// `from > to` goes over midnight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hours {

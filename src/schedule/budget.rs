@@ -20,7 +20,7 @@ const FLASH_LIFE_BYTES: f64 = 600e12;
 /// What one target may still have written, in bytes as its devices count them.
 ///
 /// Holds one day at most, so that no 24 hours see more than two days' worth. It is saved with the
-/// state; the worst case of a run is taken and saved before the run, what wasn't used is given back.
+/// state; the worst case of a run is taken and saved before it, what wasn't used is given back.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Budget {
     a_day: Bytes,

@@ -1,4 +1,4 @@
-//! When each probe is due. Only monotonic time counts: a clock step moves nothing, a suspend delays.
+//! When each probe is due. Only monotonic time counts: a clock step moves nothing.
 
 use std::time::Duration;
 
@@ -125,7 +125,7 @@ impl Timetable {
         slot.first_pass = false;
     }
 
-    /// The probe found its device busy: it is tried again soon, a few times, then an interval later.
+    /// The probe found its device busy: it is tried again soon, then an interval later.
     pub fn postpone(&mut self, index: usize, now: Moment) {
         let Some(slot) = self.slots.get_mut(index) else { return };
         if slot.retries >= RETRIES_MAX {
@@ -301,5 +301,25 @@ mod tests {
             assert!((50.0..=155.1).contains(&wait), "{wait}");
             clock.advance(Duration::from_secs_f64(wait + 30.0 * random.f64()));
         }
+    }
+
+    #[test]
+    fn on_a_host_that_cannot_do_it_all_the_rare_probe_still_gets_its_turn() {
+        let clock = ManualClock::starting_at(1_000_000);
+        let entries = vec![
+            entry("a", 10.0, Order::Reads),
+            entry("b", 10.0, Order::Reads),
+            entry("rare", 600.0, Order::Reads),
+        ];
+        let mut table = Timetable::new(entries, FirstRun::Spread, 5, clock.now());
+        let mut rare = 0;
+        while clock.now().mono < secs(3600 + 6000) {
+            let (index, due) = table.next(clock.now()).unwrap();
+            clock.advance(due.mono.saturating_sub(clock.now().mono));
+            clock.advance(secs(8)); // the two take 16 of every 10 seconds
+            table.ran(index, clock.now());
+            rare += u32::from(index == 2);
+        }
+        assert!(rare >= 4, "{rare} runs in ten intervals");
     }
 }

@@ -3,7 +3,7 @@
 use crate::base::clock::Moment;
 use crate::base::units::{Bytes, Ratio, Seconds};
 use crate::config::settings::{GuardSettings, TargetSettings};
-use crate::model::job::{Backing, Device, Profile, Progress};
+use crate::model::job::{Backing, Device};
 use crate::model::outcome::{Conditions, DiskCondition, Inspection, Skip};
 
 /// The idle gate, by medium: a spindle is as busy as its time, anything else as its queue.
@@ -17,11 +17,6 @@ const ASLEEP_AFTER: Seconds = Seconds(600.0);
 const INODES_FREE_MIN: Ratio = Ratio(0.01);
 /// Older conditions say nothing about now.
 const CONDITIONS_AGE_MAX: Seconds = Seconds(10.0);
-/// The smallest request that disks split large ones into (max_sectors_kb of old controllers).
-const SPLIT_BYTES: u64 = 128 << 10;
-/// The device's clock and the run's are read at slightly different times.
-const OWN_QUEUE_SLACK: f64 = 1.1;
-
 /// A run that asks for leave.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
@@ -72,32 +67,6 @@ pub fn may_write(target: &TargetSettings, inspection: &Inspection) -> bool {
     target.writes.unwrap_or(!(target.is_default && kept))
 }
 
-/// Why a run that is on should end for others' sake, if it should: by what it said of the last two
-/// seconds, and by what the host says.
-///
-/// While a run is on, gauges leave its devices out; what is left to see is that more waits there
-/// than the run itself has queued, after the block layer split its requests.
-pub fn foreign_load_appeared(
-    leg: &Profile,
-    before: &Progress,
-    after: &Progress,
-    conditions: &Conditions,
-) -> Option<String> {
-    if conditions.resync {
-        return Some("an md array began to resync".into());
-    }
-    let queued = |p: &Progress| Some((p.device_queue? * p.elapsed.0, p.elapsed.0));
-    let (sum, end) = queued(after)?;
-    let (earlier, start) =
-        if before.leg == after.leg { queued(before).unwrap_or_default() } else { (0.0, 0.0) };
-    let queue = (sum - earlier) / (end - start);
-    let own = f64::from(leg.in_flight_max()) * leg.block.0.div_ceil(SPLIT_BYTES).max(1) as f64;
-    let limit = own * OWN_QUEUE_SLACK + QUEUE_MAX;
-    (queue.is_finite() && queue > limit).then(|| {
-        format!("the device has a queue of {queue:.1}, of which this run made {own} at most")
-    })
-}
-
 fn skip(reason: Skip, text: impl Into<String>) -> Leave {
     Err((reason, text.into()))
 }
@@ -132,7 +101,7 @@ fn writable(request: &Request<'_>, inspection: &Inspection) -> Leave {
         return skip(Skip::ReadOnly, format!("{at} is mounted read-only"));
     }
     if !request.may_write {
-        let text = format!("no writes on this target (on {}); `writes: true` allows them", at);
+        let text = format!("no writes on this target (on {at}): `writes: true` allows them");
         return skip(Skip::ReadOnly, text);
     }
     Ok(())
@@ -146,15 +115,12 @@ fn roomy(request: &Request<'_>, inspection: &Inspection, settings: &GuardSetting
     let share = Bytes((size.0 as f64 * settings.reserve_share) as u64);
     let needed = share.max(settings.reserve).max(Bytes(request.region.0.saturating_mul(2)));
     if *available < needed {
-        let text = format!("{mount_point}: {available} free, a run waits for {needed}");
-        return skip(Skip::Full, text);
+        return skip(Skip::Full, format!("{mount_point}: {available} free of {needed} needed"));
     }
-    match inspection.inodes_free {
-        Some(free) if free <= INODES_FREE_MIN => {
-            skip(Skip::Full, format!("{mount_point}: {free} of the inodes free"))
-        }
-        _ => Ok(()),
+    if let Some(free) = inspection.inodes_free.filter(|free| *free <= INODES_FREE_MIN) {
+        return skip(Skip::Full, format!("{mount_point}: {free} of the inodes free"));
     }
+    Ok(())
 }
 
 fn awake(request: &Request<'_>, conditions: &Conditions) -> Leave {
@@ -186,20 +152,13 @@ fn idle(request: &Request<'_>, conditions: &Conditions, now: Moment) -> Leave {
             return busy(text);
         }
     }
-    match conditions.io_pressure {
-        Some(share) if share >= IO_PRESSURE_MAX => {
-            return busy(format!(
-                "tasks wait for I/O {share} of the time (limit {IO_PRESSURE_MAX})"
-            ));
-        }
-        _ => {}
+    if let Some(share) = conditions.io_pressure.filter(|share| *share >= IO_PRESSURE_MAX) {
+        return busy(format!("tasks wait for I/O {share} of the time (limit {IO_PRESSURE_MAX})"));
     }
-    match conditions.cpu_idle {
-        Some(share) if share <= CPU_IDLE_MIN => {
-            busy(format!("the CPU is {share} idle (limit {CPU_IDLE_MIN})"))
-        }
-        _ => Ok(()),
+    if let Some(share) = conditions.cpu_idle.filter(|share| *share <= CPU_IDLE_MIN) {
+        return busy(format!("the CPU is {share} idle (limit {CPU_IDLE_MIN})"));
     }
+    Ok(())
 }
 
 /// Why a device is too busy, if it is.
@@ -208,22 +167,16 @@ fn device_busy(device: &Device, disk: &DiskCondition) -> Option<String> {
     if disk.in_flight > IN_FLIGHT_MAX {
         return Some(format!("{name} has {} requests in flight (limit 1)", disk.in_flight));
     }
-    if is_rotational(device, disk) {
-        return match disk.busy {
-            None => Some(format!("{name}: no window yet")),
-            Some(busy) if busy >= ROTATIONAL_BUSY_MAX => {
-                Some(format!("{name} is {busy} busy (limit {ROTATIONAL_BUSY_MAX})"))
-            }
-            Some(_) => None,
-        };
-    }
-    match disk.queue {
-        None => Some(format!("{name}: no window yet")),
-        Some(queue) if queue >= QUEUE_MAX => {
-            Some(format!("{name} has a queue of {queue:.1} (limit {QUEUE_MAX})"))
-        }
-        Some(_) => None,
-    }
+    let (known, over) = if is_rotational(device, disk) {
+        let over = disk.busy.filter(|busy| *busy >= ROTATIONAL_BUSY_MAX);
+        let say = |busy| format!("{name} is {busy} busy (limit {ROTATIONAL_BUSY_MAX})");
+        (disk.busy.is_some(), over.map(say))
+    } else {
+        let over = disk.queue.filter(|queue| *queue >= QUEUE_MAX);
+        let say = |queue| format!("{name} has a queue of {queue:.1} (limit {QUEUE_MAX})");
+        (disk.queue.is_some(), over.map(say))
+    };
+    over.or_else(|| (!known).then(|| format!("{name}: no window yet")))
 }
 
 fn is_rotational(device: &Device, disk: &DiskCondition) -> bool {
@@ -441,41 +394,5 @@ mod tests {
             GuardSettings { allowed_hours: hours(8, 18), blackout: hours(11, 13), ..plain() };
         assert_eq!(text(both), (Skip::Hours, "in the blackout 11:00-13:00 UTC".into()));
         assert_eq!(says(GuardSettings { allowed_hours: hours(8, 18), ..plain() }), Ok(()));
-    }
-
-    #[test]
-    fn a_queue_that_the_run_did_not_make_ends_it() {
-        let leg = |block: u64| Profile {
-            name: "rand_read".into(),
-            access: crate::model::job::Access::Random,
-            reads: Ratio(1.0),
-            block: Bytes(block),
-            depth: 4,
-            jobs: 2,
-            runtime: Seconds(3.0),
-            ramp: Seconds(0.0),
-            bytes_max: Bytes(GIB),
-            operations_max: None,
-            sync: false,
-            flush: false,
-        };
-        let progress = |elapsed: f64, queue: f64| Progress {
-            elapsed: Seconds(elapsed),
-            device_queue: Some(queue),
-            ..Progress::default()
-        };
-        let says = |block, before: &Progress, after: &Progress| {
-            foreign_load_appeared(&leg(block), before, after, &quiet(None))
-        };
-        let (one, two) = (progress(1.0, 8.0), progress(2.0, 8.0));
-        assert_eq!(says(4096, &one, &two), None, "its own 8");
-        let crowded = progress(2.0, 12.0);
-        let text = says(4096, &one, &crowded).unwrap();
-        assert!(text.starts_with("the device has a queue of 16.0"), "of the last second: {text}");
-        assert_eq!(says(MIB, &one, &crowded), None, "large requests are split");
-        assert_eq!(says(4096, &Progress::default(), &Progress::default()), None);
-        assert_eq!(says(4096, &two, &two), None, "no time passed");
-        let resync = Conditions { resync: true, ..quiet(None) };
-        assert!(foreign_load_appeared(&leg(4096), &one, &two, &resync).is_some());
     }
 }

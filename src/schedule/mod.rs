@@ -2,6 +2,7 @@
 
 pub mod budget;
 pub mod due;
+pub mod foreign;
 pub mod guard;
 pub mod turn;
 

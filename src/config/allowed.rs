@@ -1,0 +1,50 @@
+//! The ranges of values, each said as people write it.
+
+use super::complaint::Complaint;
+use super::document::Section;
+use crate::base::units::{Bytes, GIB, MIB, Ratio, Seconds};
+
+pub(super) const TICK: Allowed<Seconds> =
+    Allowed { from: Seconds(1.0), to: Seconds(60.0), said: "1s to 1m" };
+pub(super) const DEVICES: Allowed<usize> = Allowed { from: 1, to: 4096, said: "1 to 4096" };
+pub(super) const INTERVAL: Allowed<Seconds> =
+    Allowed { from: Seconds(10.0), to: Seconds(30.0 * 86_400.0), said: "10s to 30d" };
+/// Below the least a device's own cache answers.
+pub(super) const BALLAST: Allowed<Bytes> =
+    Allowed { from: Bytes(64 * MIB), to: Bytes(1024 * GIB), said: "64MiB to 1TiB" };
+pub(super) const BUDGET: Allowed<Bytes> =
+    Allowed { from: Bytes(MIB), to: Bytes(1 << 50), said: "1MiB to 1PiB" };
+pub(super) const RESERVE: Allowed<Bytes> =
+    Allowed { from: Bytes(0), to: Bytes(1 << 50), said: "0 to 1PiB" };
+pub(super) const SHARE: Allowed<Ratio> =
+    Allowed { from: Ratio(0.0), to: Ratio(0.9), said: "0% to 90%" };
+
+/// What a value may be, also as people write it.
+pub(super) struct Allowed<T> {
+    from: T,
+    to: T,
+    said: &'static str,
+}
+
+impl<T: PartialOrd> Allowed<T> {
+    /// Not-a-number is never allowed.
+    pub(super) fn check(&self, section: &Section<'_>, key: &str, value: T) -> Result<T, Complaint> {
+        if value >= self.from && value <= self.to {
+            return Ok(value);
+        }
+        Err(section.refuse_value(key, format!("must be {}", self.said)))
+    }
+}
+
+/// Refuses a list of more than `max` items.
+pub(super) fn at_most(
+    section: &Section<'_>,
+    key: &str,
+    count: usize,
+    max: usize,
+) -> Result<(), Complaint> {
+    if count <= max {
+        return Ok(());
+    }
+    Err(section.refuse(format!("`{key}`: {count} are more than {max}")))
+}
