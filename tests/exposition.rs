@@ -20,10 +20,11 @@ use loadline::model::outcome::Skip;
 use loadline::publish::metrics::{Refused, render};
 use proptest::prelude::*;
 
-static BUSY: Desc = Desc::gauge("loadline_b_busy_ratio", &["device"], "share", "t");
-static READS: Desc = Desc::counter("loadline_a_reads_total", &["device"], "reads", "t");
+static BUSY: Desc = Desc::gauge("loadline_disk_busy_ratio", &["device"], "share", "t");
+static READS: Desc =
+    Desc::counter("loadline_disk_reads_completed_total", &["device"], "reads", "t");
 static WINDOWS: Desc =
-    Desc::histogram("loadline_c_busy_ratio", &["device"], "share \\ of\ntime", "t");
+    Desc::histogram("loadline_disk_window_busy_ratio", &["device"], "share \\ of\ntime", "t");
 
 fn number(desc: &'static Desc, value: &[&str], n: f64) -> Point {
     let labels = value.iter().map(|v| Label::from(*v)).collect();

@@ -32,6 +32,12 @@ static UP: Desc = Desc::gauge("loadline_sampler_up", &["sampler"], "whether it r
 
 const HEALTHY: &[u8] = b"GET /-/healthy HTTP/1.1\r\nHost: h\r\n\r\n";
 
+/// Limits under which only the cap can help within a test's time.
+fn patient() -> Limits {
+    let long = Duration::from_secs(600);
+    Limits { first_request: long, request: long, write: long, idle: long, ..Limits::default() }
+}
+
 /// A server on its own thread and port; dropping it stops it.
 struct Site {
     address: SocketAddr,
@@ -180,8 +186,7 @@ fn non_reader(site: &Site) -> TcpStream {
 
 #[test]
 fn five_hundred_bad_peers_do_not_cost_an_honest_scrape() {
-    // The limits of the product: nothing but the cap can help within this test's time.
-    let mut site = Site::with_disks(10_000, Limits::default());
+    let mut site = Site::with_disks(10_000, patient());
     let mut peers = Vec::new();
     for i in 0..500 {
         peers.push(match i % 4 {
@@ -208,7 +213,7 @@ fn five_hundred_bad_peers_do_not_cost_an_honest_scrape() {
         }
     }
     let port = site.address.port();
-    until("the cap", || served_sockets(port) <= Limits::default().connections);
+    until("the cap", || served_sockets(port) <= patient().connections);
     drop(peers);
     until("giving back the descriptors", || served_sockets(port) == 0);
     assert!(site.scrape().is_ok());
@@ -218,9 +223,7 @@ fn five_hundred_bad_peers_do_not_cost_an_honest_scrape() {
 #[test]
 fn each_kind_of_silence_ends_at_its_own_limit() {
     let short = Duration::from_millis(50);
-    let long = Duration::from_secs(600);
-    let off =
-        Limits { first_request: long, request: long, write: long, idle: long, ..Limits::default() };
+    let off = patient();
     // Whether a request was answered before, and the part of the next that is sent.
     let cases: [(&str, Limits, bool, &str); 4] = [
         ("silent", Limits { first_request: short, ..off }, false, ""),
