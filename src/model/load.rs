@@ -71,6 +71,10 @@ pub enum NoWindow {
 
 /// More bytes a second than any disk moves.
 const DISK_BYTES_PER_SECOND_MAX: f64 = 64e9;
+/// More requests a second than any disk completes.
+const DISK_OPERATIONS_PER_SECOND_MAX: f64 = 1e9;
+/// A millisecond field that seems to grow by more went back a little: that is no wrap.
+const GROWN_MS_MAX: u64 = u32::MAX as u64 / 2;
 /// Latency of fewer operations is noise: the kernel rounds each sum to a millisecond.
 const LATENCY_OPERATIONS_MIN: u64 = 10;
 
@@ -89,7 +93,13 @@ impl DiskLoad {
         let writes = step(before.writes, after.writes)?;
         let read_bytes = step(before.sectors_read, after.sectors_read)? as f64 * 512.0;
         let written_bytes = step(before.sectors_written, after.sectors_written)? as f64 * 512.0;
-        if read_bytes + written_bytes > DISK_BYTES_PER_SECOND_MAX * window.0 {
+        let times = |c: &DiskCounters| [c.read_ms, c.write_ms, c.busy_ms, c.queue_ms];
+        let dipped =
+            times(before).into_iter().zip(times(after)).any(|(b, a)| grown32(b, a) > GROWN_MS_MAX);
+        if read_bytes + written_bytes > DISK_BYTES_PER_SECOND_MAX * window.0
+            || reads.max(writes) as f64 > DISK_OPERATIONS_PER_SECOND_MAX * window.0
+            || dipped
+        {
             return Err(NoWindow::Implausible);
         }
         let seconds = |b, a| grown32(b, a) as f64 / 1000.0;
@@ -116,7 +126,10 @@ impl DiskLoad {
             in_flight: after.in_flight,
             read_latency: latency(read_time, reads),
             write_latency: latency(write_time, writes),
-            completed: reads + writes + discards + flushes,
+            completed: reads
+                .saturating_add(writes)
+                .saturating_add(discards)
+                .saturating_add(flushes),
         })
     }
 }
@@ -224,6 +237,13 @@ mod tests {
     fn a_jump_of_terabytes_is_a_glitch() {
         let before = DiskCounters::default();
         let after = DiskCounters { sectors_read: 4_000_000_000, ..before };
+        assert_eq!(DiskLoad::between(&before, &after, Seconds(1.0)), Err(NoWindow::Implausible));
+    }
+
+    #[test]
+    fn a_time_that_went_back_a_little_is_a_glitch_and_no_wrap() {
+        let before = DiskCounters { read_ms: 5000, ..DiskCounters::default() };
+        let after = DiskCounters { read_ms: 4990, ..before };
         assert_eq!(DiskLoad::between(&before, &after, Seconds(1.0)), Err(NoWindow::Implausible));
     }
 

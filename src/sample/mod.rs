@@ -55,4 +55,8 @@ macro_rules! samplers {
     };
 }
 
-samplers! {}
+mod filter;
+
+samplers! {
+    disk,
+}

@@ -1,0 +1,346 @@
+//! What sysfs says of a block device: its class, its way to the host, its queue.
+//! Names decide nothing where sysfs knows (Documentation/ABI/stable/sysfs-block).
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use super::roots::{Roots, attribute, read_file};
+use super::transport::{HYPERVISOR_MODELS, backing, transport};
+use crate::base::units::Bytes;
+use crate::model::job::Backing;
+
+/// What a block device is to the one that counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// A whole disk, or what the host is shown as one.
+    Disk,
+    /// One of several paths to a disk that has a node of its own: counts what that one counts.
+    Path,
+    /// A dm-multipath map: the disk that its paths lead to.
+    Multipath,
+    /// LVM, dm-crypt and other device-mapper targets.
+    Dm,
+    Md,
+    /// A part of a disk, by a table on it or by kpartx.
+    Partition,
+    Loop,
+    Zram,
+    Ram,
+}
+
+impl Class {
+    /// Leans on other devices for its data.
+    pub fn is_stacked(self) -> bool {
+        matches!(self, Class::Dm | Class::Md | Class::Loop | Class::Multipath)
+    }
+}
+
+/// Facts about one device; attributes that a driver doesn't have are `None`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Facts {
+    pub class: Class,
+    /// 0 while nothing is attached (loop, nbd) or set up (zram).
+    pub size: Option<Bytes>,
+    /// What the kernel claims; see [`Facts::rotational`].
+    pub rotational_claim: Option<bool>,
+    /// From VPD page B1, where the disk tells.
+    pub rpm: Option<u16>,
+    /// `nvme`, `ata`, `usb`, `virtio`, `iscsi` ...; empty where unknown.
+    pub transport: &'static str,
+    pub backing: Backing,
+    pub model: Option<String>,
+    /// The active one.
+    pub scheduler: Option<String>,
+    pub nr_requests: Option<u32>,
+    pub write_cache: Option<String>,
+    pub logical_block: Option<Bytes>,
+    pub dm_name: Option<String>,
+    /// False: the queue counts nothing (`queue/iostats` is 0).
+    pub counted: bool,
+    /// Devices directly under this one, by kernel name.
+    pub slaves: Vec<String>,
+}
+
+impl Facts {
+    /// Spindle or not, where the kernel can be trusted with it: hypervisors show every disk alike
+    /// (drivers/block/virtio_blk.c claims rotational always), and so do network block devices.
+    pub fn rotational(&self) -> Option<bool> {
+        if matches!(self.transport, "virtio" | "xen" | "hyperv" | "rbd" | "nbd" | "drbd") {
+            return None;
+        }
+        if self.rpm.is_some() {
+            return Some(true);
+        }
+        let model = self.model.as_deref().unwrap_or_default();
+        let of_a_hypervisor = HYPERVISOR_MODELS.iter().any(|name| model.contains(name));
+        if of_a_hypervisor || self.backing == Backing::Network {
+            None
+        } else {
+            self.rotational_claim
+        }
+    }
+
+    /// Reads about fifteen attributes; `None` where sysfs doesn't know the device.
+    pub fn read(roots: &Roots, name: &str) -> Option<Self> {
+        let dir = directory(roots, name)?;
+        let get = |relative: &str| attribute(&dir.join(relative)).filter(|text| !text.is_empty());
+        let number = |relative: &str| get(relative)?.parse::<u64>().ok();
+        let model = get("device/model");
+        let transport = transport(roots, name, &dir);
+        let class = class(roots, name, &dir);
+        let rate = rotation_rate(&dir);
+        Some(Self {
+            class,
+            size: number("size").map(|sectors| Bytes(sectors.saturating_mul(512))),
+            // A rate of 1 says "does not turn" (SBC-4, block device characteristics).
+            rotational_claim: match rate {
+                Some(1) => Some(false),
+                _ => number("queue/rotational").map(|n| n != 0),
+            },
+            rpm: rate.filter(|rate| *rate > 0x400 && *rate < u16::MAX),
+            backing: backing(class, transport, model.as_deref()),
+            transport,
+            model,
+            scheduler: get("queue/scheduler").and_then(|text| active(&text)),
+            nr_requests: number("queue/nr_requests").and_then(|n| n.try_into().ok()),
+            write_cache: get("queue/write_cache"),
+            logical_block: number("queue/logical_block_size").map(Bytes),
+            dm_name: get("dm/name"),
+            counted: number("queue/iostats") != Some(0),
+            slaves: entries(&dir.join("slaves")),
+        })
+    }
+}
+
+impl Facts {
+    /// What a name alone says, where there is no sysfs: only what can't be meant otherwise.
+    /// Xen's `xvda1` may be a whole disk, and so is read as one.
+    pub fn guessed(name: &str) -> Self {
+        let stem = name.trim_end_matches(|c: char| c.is_ascii_digit());
+        let numbered = stem.len() < name.len();
+        let part = |prefix: &str| {
+            stem.strip_prefix(prefix)
+                .is_some_and(|rest| rest.bytes().all(|b| b.is_ascii_lowercase()))
+        };
+        let of_numbered = stem.strip_suffix('p').is_some_and(|s| s.ends_with(char::is_numeric));
+        let class = match stem {
+            "loop" => Class::Loop,
+            "zram" => Class::Zram,
+            "ram" => Class::Ram,
+            "dm-" => Class::Dm,
+            "md" => Class::Md,
+            _ if numbered && (of_numbered || part("sd") || part("vd") || part("hd")) => {
+                Class::Partition
+            }
+            _ => Class::Disk,
+        };
+        Self {
+            class,
+            size: None,
+            rotational_claim: None,
+            rpm: None,
+            transport: "",
+            backing: Backing::Unknown,
+            model: None,
+            scheduler: None,
+            nr_requests: None,
+            write_cache: None,
+            logical_block: None,
+            dm_name: None,
+            counted: true,
+            slaves: Vec::new(),
+        }
+    }
+}
+
+/// The device's directory in sysfs, links resolved; partitions too.
+pub fn directory(roots: &Roots, name: &str) -> Option<PathBuf> {
+    // A slash in a kernel name is `!` in sysfs, which also keeps odd names within the directory.
+    let name = name.replace('/', "!");
+    ["class/block", "block"]
+        .iter()
+        .find_map(|parent| roots.sys(parent).join(&name).canonicalize().ok())
+}
+
+/// Kernel name of a directory in sysfs.
+pub fn kernel_name(dir: &Path) -> Option<String> {
+    Some(dir.file_name()?.to_string_lossy().replace('!', "/"))
+}
+
+/// Kernel names listed in a directory, sorted; none where it can't be read.
+pub fn entries(dir: &Path) -> Vec<String> {
+    let Ok(list) = std::fs::read_dir(dir) else { return Vec::new() };
+    let mut names: Vec<_> = list.filter_map(|entry| kernel_name(&entry.ok()?.path())).collect();
+    names.sort();
+    names
+}
+
+/// Kernel name of a device node, from its path alone.
+pub(super) fn named_by(roots: &Roots, source: &str) -> Option<String> {
+    let node = source.strip_prefix("/dev/")?;
+    let Some(mapped) = node.strip_prefix("mapper/") else {
+        return directory(roots, node).as_deref().and_then(kernel_name);
+    };
+    let is_it = |name: &String| {
+        let path = roots.sys("class/block").join(name).join("dm/name");
+        name.starts_with("dm-") && attribute(&path).as_deref() == Some(mapped)
+    };
+    entries(&roots.sys("class/block")).into_iter().find(is_it)
+}
+
+/// LVM marks the hidden halves of thin pools, VDO and snapshots by a suffix of the uuid.
+pub(super) fn keeps_overwrites(dir: &Path) -> bool {
+    let uuid = attribute(&dir.join("dm/uuid")).unwrap_or_default();
+    ["-tpool", "-vpool", "-cow", "-real"].iter().any(|suffix| uuid.ends_with(suffix))
+}
+
+fn class(roots: &Roots, name: &str, dir: &Path) -> Class {
+    let dm_uuid = attribute(&dir.join("dm/uuid")).unwrap_or_default();
+    let starts = |prefix: &str| {
+        name.strip_prefix(prefix).is_some_and(|rest| rest.bytes().all(|b| b.is_ascii_digit()))
+    };
+    if dir.join("partition").exists() || dm_uuid.starts_with("part") {
+        Class::Partition
+    } else if dm_uuid.starts_with("mpath-") {
+        Class::Multipath
+    } else if dir.join("dm").exists() {
+        Class::Dm
+    } else if dir.join("md").exists() {
+        Class::Md
+    } else if dir.join("loop").exists() || starts("loop") {
+        Class::Loop
+    } else if starts("zram") {
+        Class::Zram
+    } else if starts("ram") {
+        Class::Ram
+    } else if entries(&dir.join("holders")).iter().any(|holder| {
+        attribute(&roots.sys("block").join(holder).join("dm/uuid"))
+            .is_some_and(|uuid| uuid.starts_with("mpath-"))
+    }) {
+        Class::Path
+    } else {
+        Class::Disk
+    }
+}
+
+/// `none [mq-deadline] kyber` -> `mq-deadline`; a lone word stands for itself.
+fn active(schedulers: &str) -> Option<String> {
+    let inside = |text: &str| Some(text.split_once('[')?.1.split_once(']')?.0.to_owned());
+    inside(schedulers).or_else(|| (!schedulers.contains(' ')).then(|| schedulers.to_owned()))
+}
+
+/// Nominal medium rotation rate of VPD page B1; 0 is "not reported".
+fn rotation_rate(dir: &Path) -> Option<u16> {
+    let page = read_file(&dir.join("device/vpd_pgb1")).ok()?;
+    let rate = u16::from_be_bytes([*page.get(4)?, *page.get(5)?]);
+    (rate != 0).then_some(rate)
+}
+
+/// A small attribute that is read every second: its file stays open. After its device is gone an
+/// open sysfs file answers ENODEV for ever (fs/kernfs), so it is then opened anew.
+#[derive(Debug)]
+pub struct KeptNumber {
+    path: PathBuf,
+    file: Option<File>,
+}
+
+impl KeptNumber {
+    pub fn new(path: PathBuf) -> Self {
+        Self { path, file: None }
+    }
+
+    /// The number as it is now; `None` where there is none.
+    pub fn read(&mut self) -> Option<u64> {
+        let kept = self.file.as_ref().and_then(number_in);
+        if kept.is_some() {
+            return kept;
+        }
+        self.file = File::open(&self.path).ok();
+        self.file.as_ref().and_then(number_in)
+    }
+}
+
+fn number_in(file: &File) -> Option<u64> {
+    let mut buffer = [0; 32];
+    let length = file.read_at(&mut buffer, 0).ok()?;
+    std::str::from_utf8(&buffer[..length]).ok()?.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::fixture::Host;
+
+    #[test]
+    fn case_030_odd_attributes_of_a_virtio_disk() {
+        let host = Host::new();
+        host.device(
+            "pci0000:00/0000:00:02.0/virtio1/block/vda",
+            &[
+                ("queue/scheduler", b"none [mq-deadline] kyber bfq \n"),
+                ("queue/rotational", b"1\n"),
+                ("queue/logical_block_size", b"512\n"),
+                ("size", b"536870912\n"),
+            ],
+        );
+        let facts = host.facts("vda");
+        assert_eq!((facts.class, facts.transport), (Class::Disk, "virtio"));
+        assert_eq!(facts.scheduler.as_deref(), Some("mq-deadline"));
+        assert_eq!((facts.rotational_claim, facts.rotational()), (Some(true), None));
+        assert_eq!((facts.nr_requests, facts.backing), (None, Backing::Local));
+        assert_eq!(facts.size, Some(Bytes(256 << 30)));
+    }
+
+    #[test]
+    fn a_disk_that_tells_its_rotation_rate_is_believed() {
+        let host = Host::new();
+        let ata = "pci0000:00/0000:00:1f.2/ata1/host0/target0:0:0/0:0:0:0/block";
+        host.device(
+            &format!("{ata}/sda"),
+            &[
+                ("device/vpd_pgb1", &[0, 0xb1, 0, 0x3c, 0x1c, 0x20, 0, 0]),
+                ("queue/rotational", b"0"),
+            ],
+        );
+        host.device(
+            &format!("{ata}/sdb"),
+            &[("device/vpd_pgb1", &[0, 0xb1, 0, 0x3c, 0, 1, 0, 0]), ("queue/rotational", b"1")],
+        );
+        let (sda, sdb) = (host.facts("sda"), host.facts("sdb"));
+        assert_eq!((sda.transport, sda.rpm, sda.rotational()), ("ata", Some(7200), Some(true)));
+        assert_eq!((sdb.rpm, sdb.rotational()), (None, Some(false)));
+    }
+
+    #[test]
+    fn case_024_a_partition_is_found_by_class_and_known_by_its_attribute() {
+        let host = Host::new();
+        host.device("virtual/block/zd0", &[]);
+        host.device("virtual/block/zd0/zd0p10", &[("partition", b"10\n")]);
+        assert_eq!(host.facts("zd0p10").class, Class::Partition);
+        assert_eq!((host.facts("zd0").class, host.facts("zd0").transport), (Class::Disk, "zfs"));
+        assert_eq!(Facts::read(&host.roots(), "gone"), None);
+    }
+
+    #[test]
+    fn case_029_without_sysfs_only_clear_names_are_parts() {
+        let kept = ["sda", "sdaa", "dm-1", "md-x", "admsd", "xvda1", "nvme10n1", "mmcblk0"];
+        let parts = ["sda1", "sdz9", "sdaa1", "sdiv15", "vdaa3", "nvme10n1p2", "mmcblk0p1"];
+        let is_part = |name: &&str| Facts::guessed(name).class == Class::Partition;
+        assert!(!kept.iter().any(is_part) && parts.iter().all(is_part));
+        assert_eq!(Facts::guessed("loop120").class, Class::Loop);
+        assert_eq!(Facts::guessed("ram0").class, Class::Ram);
+    }
+
+    #[test]
+    fn a_kept_number_follows_its_file() {
+        let host = Host::new();
+        let path = host.path().join("diskseq");
+        let mut kept = KeptNumber::new(path.clone());
+        assert_eq!(kept.read(), None);
+        std::fs::write(&path, "9\n").unwrap();
+        assert_eq!(kept.read(), Some(9));
+        std::fs::write(&path, "10\n").unwrap();
+        assert_eq!(kept.read(), Some(10));
+    }
+}
