@@ -46,17 +46,23 @@ pub trait Clock: Send + Sync {
     fn now(&self) -> Moment;
 }
 
+/// CLOCK_MONOTONIC alone, for timing single operations: no test owns the time of real I/O.
+pub fn monotonic() -> Duration {
+    read(rustix::time::ClockId::Monotonic)
+}
+
+fn read(id: rustix::time::ClockId) -> Duration {
+    let t = rustix::time::clock_gettime(id);
+    Duration::new(u64::try_from(t.tv_sec).unwrap_or(0), t.tv_nsec as u32)
+}
+
 /// The host's clocks.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemClock;
 
 impl Clock for SystemClock {
     fn now(&self) -> Moment {
-        use rustix::time::{ClockId, clock_gettime};
-        let read = |id| {
-            let t = clock_gettime(id);
-            Duration::new(u64::try_from(t.tv_sec).unwrap_or(0), t.tv_nsec as u32)
-        };
+        use rustix::time::ClockId;
         Moment {
             mono: read(ClockId::Monotonic),
             boot: read(ClockId::Boottime),

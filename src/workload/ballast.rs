@@ -1,0 +1,384 @@
+//! The ballast file: laid out once with unique blocks, checked, reused, given back.
+//!
+//! It is whole when its trailer says so, and the trailer comes after the data is on the disk; where
+//! unnamed files are to be had it has no name before that. So a kill at any moment leaves at most
+//! the one declared file, and half a file is never taken for a whole one.
+
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::path::Path;
+
+use rustix::fs::{self, AtFlags, FallocateFlags, FileType, Mode, OFlags};
+use rustix::io::{self, Errno};
+
+use super::file::Handle;
+use super::ground::Held;
+use super::layout::{TRAILER_BYTES, is_filled, read_trailer, rounded, write_whole};
+use super::{Halt, Watch};
+use crate::base::fault::{Fault, FaultKind};
+use crate::base::units::Bytes;
+
+pub use super::layout::Layout;
+
+/// Directory in a target that holds the ballast, and nothing else.
+pub const DIRECTORY: &str = ".loadline";
+/// The declared file, within [`DIRECTORY`].
+pub const NAME: &str = "ballast";
+const TAG: &str = "CACHEDIR.TAG";
+/// <https://bford.info/cachedir/>: backups leave the directory out.
+const TAG_TEXT: &[u8] = b"Signature: 8a477f597d28d172789f06886806bc55\n\
+# The file beside this one is written and read by loadline to measure this disk.\n\
+# `loadline clean` removes it.\n";
+/// Name that an unnamed file has for an instant where file systems know none.
+const UNNAMED: &str = ".loadline-unnamed";
+
+/// A file that was written whole.
+#[derive(Debug)]
+pub(super) struct Whole {
+    pub(super) file: Handle,
+    pub(super) name: String,
+    pub(super) bytes: Bytes,
+    /// No hole and no unwritten extent, as far as the file system tells.
+    pub(super) prefilled: bool,
+}
+
+/// Lays the ballast file out, unless it is there, whole and of this size. Returns bytes written.
+///
+/// # Errors
+/// `Skip::Full` where space or quota is short, `Skip::Stopped` when asked to stop (and nothing is
+/// left then), `Refused` where somebody else's file is in its place.
+pub fn lay_out(held: &Held, layout: &Layout, watch: &dyn Watch) -> Result<Bytes, Halt> {
+    let size = layout.size()?;
+    let dir = own_directory(held, true)?;
+    match find(held, &dir, OFlags::RDONLY)? {
+        Some(Found { file, whole: Some(bytes) }) if bytes == size && is_filled(&file, size) => {
+            return Ok(Bytes(0));
+        }
+        Some(_) => remove(held, &dir, NAME)?,
+        None => {}
+    }
+    held.has_room(Bytes(size + TRAILER_BYTES), layout.reserve)?;
+    write_tag(held, &dir)?;
+    let name = held.path(&format!("{DIRECTORY}/{NAME}"));
+    if let Some(mut file) = unnamed_in(&dir) {
+        write_whole(&mut file, &name, layout, watch)?;
+        if link(&file, &dir).is_ok() {
+            fs::fsync(&dir).map_err(|errno| Fault::os(&name, &errno.into()))?;
+            return Ok(Bytes(size + TRAILER_BYTES));
+        }
+    }
+    let mut file = Handle::create(dir.as_fd(), NAME).map_err(|e| Fault::os(&name, &e.into()))?;
+    if let Err(halt) = write_whole(&mut file, &name, layout, watch) {
+        remove(held, &dir, NAME)?;
+        return Err(halt);
+    }
+    fs::fsync(&dir).map_err(|errno| Fault::os(&name, &errno.into()))?;
+    Ok(Bytes(size + TRAILER_BYTES))
+}
+
+/// The ballast file for a run; for reading only where the run doesn't write.
+pub(super) fn open(held: &Held, bytes: Bytes, writes: bool) -> Result<Whole, Halt> {
+    let name = format!("{DIRECTORY}/{NAME}");
+    let size = rounded(bytes);
+    let missing = || {
+        let text = format!("{}: no whole ballast file of {bytes}", held.path(&name));
+        Fault::new(FaultKind::Missing, text)
+    };
+    let dir = own_directory(held, false)?;
+    let access = if writes { OFlags::RDWR } else { OFlags::RDONLY };
+    let found = find(held, &dir, access)?.ok_or_else(missing)?;
+    if found.whole != Some(size) || size == 0 {
+        return Err(missing().into());
+    }
+    let prefilled = is_filled(&found.file, size);
+    Ok(Whole { file: found.file, name: held.path(&name), bytes: Bytes(size), prefilled })
+}
+
+/// A file without a name, laid out; also says how many bytes that took.
+pub(super) fn unnamed(
+    held: &Held,
+    layout: &Layout,
+    watch: &dyn Watch,
+) -> Result<(Whole, Bytes), Halt> {
+    let size = layout.size()?;
+    held.has_room(Bytes(size + TRAILER_BYTES), layout.reserve)?;
+    let name = held.path("(unnamed file)");
+    let mut file = match Handle::open(held.dir(), ".", OFlags::TMPFILE | OFlags::RDWR) {
+        Ok(file) => file,
+        Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::NOENT | Errno::INVAL) => {
+            named_for_an_instant(held)?
+        }
+        Err(errno) => return Err(held.fault("", errno).into()),
+    };
+    write_whole(&mut file, &name, layout, watch)?;
+    let prefilled = is_filled(&file, size);
+    Ok((Whole { file, name, bytes: Bytes(size), prefilled }, Bytes(size + TRAILER_BYTES)))
+}
+
+/// Punches, discards and removes the ballast file and its directory. Returns bytes freed.
+///
+/// # Errors
+/// `Refused` where the file is somebody else's: nothing is removed then.
+pub fn give_back(held: &Held) -> Result<Bytes, Halt> {
+    let dir = match own_directory(held, false) {
+        Ok(dir) => dir,
+        Err(fault) if fault.kind == FaultKind::Missing => return Ok(Bytes(0)),
+        Err(fault) => return Err(fault.into()),
+    };
+    let mut freed = 0;
+    if let Some(found) = find(held, &dir, OFlags::RDWR)? {
+        let stat = fs::fstat(&found.file.fd).map_err(|errno| held.fault(DIRECTORY, errno))?;
+        freed = (stat.st_blocks as u64).saturating_mul(512);
+        // Punched first: a stuck worker that still has the file open would hold the space.
+        let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        let _ = fs::fallocate(&found.file.fd, punch, 0, (stat.st_size as u64).max(1));
+        remove(held, &dir, NAME)?;
+    }
+    if own_file(held, &dir, TAG).is_ok() {
+        remove(held, &dir, TAG)?;
+    }
+    // Whatever somebody else put there keeps the directory.
+    let _ = fs::unlinkat(held.dir(), DIRECTORY, AtFlags::REMOVEDIR);
+    Ok(Bytes(freed))
+}
+
+/// Size of the whole ballast file in a directory; `None` where there is none. Takes no lock.
+pub fn size(directory: &Path) -> Option<Bytes> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let dir = fs::open(directory.join(DIRECTORY), flags | OFlags::DIRECTORY, Mode::empty()).ok()?;
+    let file = Handle::open(dir.as_fd(), NAME, flags | OFlags::NONBLOCK).ok()?;
+    is_own(&fs::fstat(&file.fd).ok()?, FileType::RegularFile)
+        .then(|| read_trailer(&file))?
+        .map(Bytes)
+}
+
+struct Found {
+    file: Handle,
+    /// Its size by its trailer; `None`: half-written.
+    whole: Option<u64>,
+}
+
+/// The ballast file as it is, half or whole; `None` where there is none.
+fn find(held: &Held, dir: &OwnedFd, access: OFlags) -> Result<Option<Found>, Fault> {
+    match own_file(held, dir, NAME) {
+        Ok(()) => {}
+        Err(fault) if fault.kind == FaultKind::Missing => return Ok(None),
+        Err(fault) => return Err(fault),
+    }
+    let place = format!("{DIRECTORY}/{NAME}");
+    let file = Handle::open(dir.as_fd(), NAME, access).map_err(|e| held.fault(&place, e))?;
+    let stat = fs::fstat(&file.fd).map_err(|errno| held.fault(&place, errno))?;
+    if !is_own(&stat, FileType::RegularFile) {
+        return Err(refused(held, &place));
+    }
+    let whole = read_trailer(&file);
+    Ok(Some(Found { file, whole }))
+}
+
+fn refused(held: &Held, place: &str) -> Fault {
+    let text = format!("{}: is there and not loadline's own: it is left alone", held.path(place));
+    Fault::new(FaultKind::Refused, text)
+}
+
+fn is_own(stat: &fs::Stat, kind: FileType) -> bool {
+    FileType::from_raw_mode(stat.st_mode) == kind
+        && stat.st_uid == rustix::process::geteuid().as_raw()
+        && (kind == FileType::Directory || stat.st_nlink <= 1)
+}
+
+/// Looks before opening: opening a pipe or a device can block or act.
+fn own_file(held: &Held, dir: &OwnedFd, name: &str) -> Result<(), Fault> {
+    let place = format!("{DIRECTORY}/{name}");
+    match fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(stat) if is_own(&stat, FileType::RegularFile) => Ok(()),
+        Ok(_) => Err(refused(held, &place)),
+        Err(errno) => Err(held.fault(&place, errno)),
+    }
+}
+
+fn own_directory(held: &Held, create: bool) -> Result<OwnedFd, Fault> {
+    if create {
+        match fs::mkdirat(held.dir(), DIRECTORY, Mode::RWXU) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(errno) => return Err(held.fault(DIRECTORY, errno)),
+        }
+    }
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    match fs::openat(held.dir(), DIRECTORY, flags, Mode::empty()) {
+        Ok(dir) => match fs::fstat(&dir) {
+            Ok(stat) if is_own(&stat, FileType::Directory) => Ok(dir),
+            Ok(_) => Err(refused(held, DIRECTORY)),
+            Err(errno) => Err(held.fault(DIRECTORY, errno)),
+        },
+        Err(Errno::LOOP | Errno::NOTDIR) => Err(refused(held, DIRECTORY)),
+        Err(errno) => Err(held.fault(DIRECTORY, errno)),
+    }
+}
+
+fn remove(held: &Held, dir: &OwnedFd, name: &str) -> Result<(), Fault> {
+    match fs::unlinkat(dir, name, AtFlags::empty()) {
+        Ok(()) | Err(Errno::NOENT) => Ok(()),
+        Err(errno) => Err(held.fault(&format!("{DIRECTORY}/{name}"), errno)),
+    }
+}
+
+fn write_tag(held: &Held, dir: &OwnedFd) -> Result<(), Fault> {
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    match fs::openat(dir, TAG, flags, Mode::from_raw_mode(0o644)) {
+        Ok(file) => io::write(&file, TAG_TEXT).map(|_| ()),
+        Err(Errno::EXIST) => Ok(()),
+        Err(errno) => Err(errno),
+    }
+    .map_err(|errno| held.fault(&format!("{DIRECTORY}/{TAG}"), errno))
+}
+
+/// A file without a name in `dir`, where the file system has such.
+fn unnamed_in(dir: &OwnedFd) -> Option<Handle> {
+    Handle::open(dir.as_fd(), ".", OFlags::TMPFILE | OFlags::RDWR).ok()
+}
+
+/// Gives an unnamed file its name: through /proc, else by the descriptor (that needs Linux 6.10 or
+/// CAP_DAC_READ_SEARCH).
+fn link(file: &Handle, dir: &OwnedFd) -> io::Result<()> {
+    let path = format!("/proc/self/fd/{}", file.fd.as_raw_fd());
+    fs::linkat(fs::CWD, path, dir, NAME, AtFlags::SYMLINK_FOLLOW)
+        .or_else(|_| fs::linkat(&file.fd, "", dir, NAME, AtFlags::EMPTY_PATH))
+}
+
+/// Created under one fixed name and unlinked at once; what a kill in between left is taken away.
+fn named_for_an_instant(held: &Held) -> Result<Handle, Fault> {
+    let fault = |errno| held.fault(UNNAMED, errno);
+    let left_over = fs::statat(held.dir(), UNNAMED, AtFlags::SYMLINK_NOFOLLOW);
+    if left_over.is_ok_and(|stat| is_own(&stat, FileType::RegularFile)) {
+        fs::unlinkat(held.dir(), UNNAMED, AtFlags::empty()).map_err(fault)?;
+    }
+    let file = Handle::create(held.dir(), UNNAMED).map_err(fault)?;
+    fs::unlinkat(held.dir(), UNNAMED, AtFlags::empty()).map_err(fault)?;
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+    use crate::base::units::MIB;
+    use crate::model::job::{Place, Target};
+    use crate::model::outcome::Skip;
+    use crate::workload::ground::hold;
+    use crate::workload::testing::{Ears, on_disk_directory};
+
+    const LAYOUT: Layout = Layout { bytes: Bytes(2 * MIB), reserve: Bytes(0), seed: 5 };
+
+    fn held() -> (tempfile::TempDir, Held) {
+        let dir = tempfile::tempdir_in(on_disk_directory()).unwrap();
+        let place = Place::Directory(dir.path().to_path_buf());
+        let held = hold(&Target { name: "t".into(), place }).unwrap();
+        (dir, held)
+    }
+
+    fn names(dir: &Path) -> Vec<String> {
+        let all = std::fs::read_dir(dir).unwrap();
+        let mut all: Vec<_> = all.map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+        all.sort();
+        all
+    }
+
+    #[test]
+    fn the_file_is_laid_out_once_reused_and_given_back() {
+        let (dir, held) = held();
+        assert_eq!(size(dir.path()), None);
+        let written = lay_out(&held, &LAYOUT, &Ears::default()).unwrap();
+        assert_eq!(written, Bytes(2 * MIB + TRAILER_BYTES));
+        assert_eq!(size(dir.path()), Some(Bytes(2 * MIB)));
+        assert_eq!(names(&dir.path().join(DIRECTORY)), [TAG, NAME]);
+        assert_eq!(lay_out(&held, &LAYOUT, &Ears::default()), Ok(Bytes(0)), "nothing to do");
+        assert!(open(&held, Bytes(2 * MIB), true).unwrap().prefilled);
+        assert!(give_back(&held).unwrap().0 >= 2 * MIB);
+        assert_eq!(names(dir.path()), [] as [&str; 0]);
+        assert_eq!(give_back(&held), Ok(Bytes(0)));
+    }
+
+    #[test]
+    fn another_size_and_half_a_file_are_laid_out_anew() {
+        let (dir, held) = held();
+        lay_out(&held, &LAYOUT, &Ears::default()).unwrap();
+        let larger = Layout { bytes: Bytes(3 * MIB), ..LAYOUT };
+        assert!(lay_out(&held, &larger, &Ears::default()).unwrap().0 > 0);
+        assert_eq!(size(dir.path()), Some(Bytes(3 * MIB)));
+        // As a kill leaves it where there are no unnamed files.
+        let half = std::fs::File::options()
+            .write(true)
+            .open(dir.path().join(DIRECTORY).join(NAME))
+            .unwrap();
+        half.set_len(MIB).unwrap();
+        assert_eq!(size(dir.path()), None);
+        let Err(Halt::Failed(fault)) = open(&held, Bytes(3 * MIB), false) else {
+            panic!("half a file was opened")
+        };
+        assert_eq!(fault.kind, FaultKind::Missing);
+        assert!(lay_out(&held, &larger, &Ears::default()).unwrap().0 > 0);
+        assert_eq!(size(dir.path()), Some(Bytes(3 * MIB)));
+    }
+
+    #[test]
+    fn what_isnt_ours_is_left_alone() {
+        let (dir, held) = held();
+        let own = dir.path().join(DIRECTORY);
+        std::fs::create_dir(&own).unwrap();
+        let victim = dir.path().join("victim");
+        std::fs::write(&victim, "precious").unwrap();
+        let refused = |result: Result<Bytes, Halt>| match result {
+            Err(Halt::Failed(fault)) => assert_eq!(fault.kind, FaultKind::Refused, "{fault}"),
+            other => panic!("{other:?}"),
+        };
+        symlink(&victim, own.join(NAME)).unwrap();
+        refused(lay_out(&held, &LAYOUT, &Ears::default()));
+        refused(give_back(&held));
+        std::fs::remove_file(own.join(NAME)).unwrap();
+        std::fs::hard_link(&victim, own.join(NAME)).unwrap();
+        refused(lay_out(&held, &LAYOUT, &Ears::default()));
+        refused(give_back(&held));
+        assert_eq!(std::fs::metadata(&victim).unwrap().len(), 8);
+        std::fs::remove_file(own.join(NAME)).unwrap();
+        std::fs::remove_dir(&own).unwrap();
+        symlink("/tmp", &own).unwrap();
+        refused(lay_out(&held, &LAYOUT, &Ears::default()));
+    }
+
+    #[test]
+    fn strangers_in_the_directory_survive_giving_back() {
+        let (dir, held) = held();
+        lay_out(&held, &LAYOUT, &Ears::default()).unwrap();
+        std::fs::write(dir.path().join(DIRECTORY).join("job1.0.0"), "x").unwrap();
+        give_back(&held).unwrap();
+        assert_eq!(names(&dir.path().join(DIRECTORY)), ["job1.0.0"]);
+    }
+
+    #[test]
+    fn the_reserve_is_kept_and_a_stop_leaves_nothing_half() {
+        let (dir, held) = held();
+        let greedy = Layout { reserve: Bytes(u64::MAX), ..LAYOUT };
+        for result in [
+            lay_out(&held, &greedy, &Ears::default()).map(|_| ()),
+            unnamed(&held, &greedy, &Ears::default()).map(|_| ()),
+        ] {
+            assert!(matches!(result, Err(Halt::Skipped(Skip::Full, _))), "{result:?}");
+        }
+        let ears = Ears::default();
+        ears.stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        assert_eq!(lay_out(&held, &LAYOUT, &ears), Err(Halt::stopped()));
+        assert!(!names(&dir.path().join(DIRECTORY)).contains(&NAME.to_owned()));
+    }
+
+    #[test]
+    fn an_unnamed_file_leaves_no_trace_even_where_it_needs_a_name_for_an_instant() {
+        let (dir, held) = held();
+        let (whole, written) = unnamed(&held, &LAYOUT, &Ears::default()).unwrap();
+        assert_eq!((whole.bytes, written.0), (Bytes(2 * MIB), 2 * MIB + TRAILER_BYTES));
+        assert_eq!(names(dir.path()), [] as [&str; 0]);
+        std::fs::write(dir.path().join(UNNAMED), "left by a kill").unwrap();
+        let file = named_for_an_instant(&held).unwrap();
+        assert_eq!(names(dir.path()), [] as [&str; 0]);
+        assert_eq!(fs::fstat(&file.fd).unwrap().st_nlink, 0);
+    }
+}

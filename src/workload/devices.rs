@@ -1,0 +1,141 @@
+//! What leaf disks do between two instants, from their `stat` files in sysfs.
+
+use std::path::Path;
+
+use crate::base::clock::{Clock, Moment, SystemClock};
+use crate::base::units::{Bytes, Seconds};
+use crate::host::roots;
+use crate::model::job::Device;
+use crate::model::load::{Discards, DiskCounters, DiskLoad, Flushes};
+use crate::model::outcome::DeviceUse;
+
+/// Counters of some disks at the instant at which the window was opened.
+#[derive(Clone, Debug)]
+pub struct Window {
+    opened: Moment,
+    disks: Vec<(Device, Option<DiskCounters>)>,
+}
+
+impl Window {
+    pub fn open(devices: &[Device]) -> Self {
+        let disks = devices.iter().map(|d| (d.clone(), read(&d.stat))).collect();
+        Self { opened: SystemClock.now(), disks }
+    }
+
+    /// What each disk did since; disks that can't be read, or whose counters fell, are left out.
+    pub fn so_far(&self) -> Vec<DeviceUse> {
+        let now = SystemClock.now();
+        self.disks
+            .iter()
+            .filter_map(|(device, before)| {
+                let after = read(&device.stat)?;
+                used(&device.name, before.as_ref()?, &after, now.since(self.opened))
+            })
+            .collect()
+    }
+
+    pub fn busiest(&self) -> Option<DeviceUse> {
+        self.so_far().into_iter().max_by(|a, b| a.busy.0.total_cmp(&b.busy.0))
+    }
+
+    /// True when every disk of the window could be read at its start.
+    pub fn sees_all(&self) -> bool {
+        !self.disks.is_empty() && self.disks.iter().all(|(_, before)| before.is_some())
+    }
+
+    pub fn elapsed(&self) -> Seconds {
+        SystemClock.now().since(self.opened)
+    }
+}
+
+fn used(
+    name: &str,
+    before: &DiskCounters,
+    after: &DiskCounters,
+    window: Seconds,
+) -> Option<DeviceUse> {
+    let load = DiskLoad::between(before, after, window).ok()?;
+    Some(DeviceUse {
+        device: name.to_owned(),
+        busy: load.busy,
+        queue: load.queue,
+        read_bytes: Bytes(after.sectors_read.saturating_sub(before.sectors_read) * 512),
+        written_bytes: Bytes(after.sectors_written.saturating_sub(before.sectors_written) * 512),
+    })
+}
+
+fn read(stat: &Path) -> Option<DiskCounters> {
+    parse(&roots::attribute(stat)?)
+}
+
+/// One line of Documentation/block/stat.rst: 11 fields, then discards (4.18), flushes (5.5).
+fn parse(text: &str) -> Option<DiskCounters> {
+    let mut fields = text.split_ascii_whitespace().map(|field| field.parse::<u64>().ok());
+    let mut next = || fields.next().flatten();
+    let mut counters = DiskCounters {
+        reads: next()?,
+        reads_merged: next()?,
+        sectors_read: next()?,
+        read_ms: next()?,
+        writes: next()?,
+        writes_merged: next()?,
+        sectors_written: next()?,
+        write_ms: next()?,
+        in_flight: next()?,
+        busy_ms: next()?,
+        queue_ms: next()?,
+        discards: None,
+        flushes: None,
+    };
+    if let (Some(completed), Some(merged), Some(sectors), Some(ms)) =
+        (next(), next(), next(), next())
+    {
+        counters.discards = Some(Discards { completed, merged, sectors, ms });
+    }
+    if let (Some(completed), Some(ms)) = (next(), next()) {
+        counters.flushes = Some(Flushes { completed, ms });
+    }
+    Some(counters)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::base::units::Ratio;
+
+    const STAT: &str = " 100 1 800 50 200 2 1600 90 0 70 140 3 0 8 1 5 20\n";
+
+    #[test]
+    fn a_stat_file_gives_bytes_and_queue() {
+        let before = parse(STAT).unwrap();
+        let after = parse("110 1 880 550 200 2 1616 590 0 1070 1140 3 0 8 1 5 20").unwrap();
+        let used = used("sda", &before, &after, Seconds(1.0)).unwrap();
+        assert_eq!((used.read_bytes, used.written_bytes), (Bytes(80 * 512), Bytes(16 * 512)));
+        assert_eq!((used.busy, used.queue), (Ratio(1.0), 1.0));
+    }
+
+    #[test]
+    fn old_kernels_have_fewer_columns_and_fell_counters_no_use() {
+        let old = parse("1 2 3 4 5 6 7 8 9 10 11").unwrap();
+        assert_eq!((old.discards, old.flushes), (None, None));
+        assert_eq!(parse("1 2 3"), None);
+        assert_eq!(used("sda", &parse(STAT).unwrap(), &old, Seconds(1.0)), None);
+    }
+
+    #[test]
+    fn a_disk_that_is_gone_is_left_out() {
+        let gone = Device { name: "sdz".into(), stat: "/no/stat".into(), rotational: None };
+        let window = Window::open(&[gone]);
+        assert!(!window.sees_all());
+        assert_eq!(window.busiest(), None);
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_breaks_the_parser(text in ".{0,200}") {
+            let _ = parse(&text);
+        }
+    }
+}

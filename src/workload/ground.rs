@@ -1,0 +1,246 @@
+//! A target held by this process, and the region of it that a run works on.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::fs::{self, FileType, FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
+
+use super::ballast::{self, Layout};
+use super::file::Handle;
+use super::{Halt, Watch};
+use crate::base::fault::{Fault, FaultKind};
+use crate::base::units::Bytes;
+use crate::model::job::{Place, Region, Run, Target};
+use crate::model::outcome::Skip;
+
+/// A target under lock. The lock ends with the process that took it, stuck or not.
+#[derive(Debug)]
+pub struct Held {
+    /// The directory, or the device opened for reading.
+    fd: OwnedFd,
+    place: Place,
+}
+
+/// Opens a target and locks it against every other loadline.
+///
+/// # Errors
+/// `Skip::Locked` where another holds it; `Refused` where the place is not what it was declared
+/// to be (a device given as a directory above all: nothing ever writes to one).
+pub fn hold(target: &Target) -> Result<Held, Halt> {
+    let path = target.place.path();
+    let fault = |errno: Errno| Fault::os(path.display(), &errno.into());
+    let look = fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).map_err(fault)?;
+    let is = FileType::from_raw_mode(fs::fstat(&look).map_err(fault)?.st_mode);
+    let refuse = |what: &str| {
+        Err(Fault::new(FaultKind::Refused, format!("{}: {what}", path.display())).into())
+    };
+    let flags = match (&target.place, is) {
+        (Place::Directory(_), FileType::Directory) => OFlags::DIRECTORY,
+        (Place::Directory(_), FileType::BlockDevice) => {
+            return refuse("is a block device, not a directory: nothing is written to devices");
+        }
+        (Place::Directory(_), _) => return refuse("is no directory"),
+        (Place::Device(_), FileType::BlockDevice) => OFlags::empty(),
+        (Place::Device(_), _) => return refuse("is no block device"),
+    };
+    let flags = flags | OFlags::RDONLY | OFlags::CLOEXEC;
+    let fd = fs::open(path, flags, Mode::empty()).map_err(fault)?;
+    match fs::flock(&fd, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(Held { fd, place: target.place.clone() }),
+        Err(Errno::WOULDBLOCK) => {
+            let text = format!("{}: another loadline works there", path.display());
+            Err(Halt::Skipped(Skip::Locked, text))
+        }
+        Err(errno) => Err(fault(errno).into()),
+    }
+}
+
+impl Held {
+    pub(super) fn dir(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
+    /// Path of something in the target, for people.
+    pub(super) fn path(&self, name: &str) -> String {
+        self.place.path().join(name).display().to_string()
+    }
+
+    pub(super) fn fault(&self, name: &str, errno: Errno) -> Fault {
+        Fault::os(self.path(name), &errno.into())
+    }
+
+    /// Whether `bytes` more would leave the reserve, and more than 1 % of inodes.
+    pub(super) fn has_room(&self, bytes: Bytes, reserve: Bytes) -> Result<(), Halt> {
+        let vfs = fs::fstatvfs(&self.fd).map_err(|errno| self.fault("", errno))?;
+        let free = Bytes(vfs.f_bavail.saturating_mul(vfs.f_frsize));
+        let full = |text: String| {
+            let text = format!("{}: {text}", self.place.path().display());
+            Err(Halt::Skipped(Skip::Full, text))
+        };
+        if free.0 < bytes.0.saturating_add(reserve.0) {
+            return full(format!("{free} free, needed {bytes} and a reserve of {reserve}"));
+        }
+        if vfs.f_files > 0 && vfs.f_ffree <= vfs.f_files / 100 {
+            return full(format!("{} of {} inodes free", vfs.f_ffree, vfs.f_files));
+        }
+        Ok(())
+    }
+}
+
+/// An open region that legs run on.
+#[derive(Debug)]
+pub struct Ground {
+    pub(super) file: Handle,
+    /// For faults.
+    pub(super) name: String,
+    pub bytes: Bytes,
+    /// Written now, to lay an unnamed file out.
+    pub laid_out: Bytes,
+    /// Every block holds unique data that was written before; `None` on raw devices.
+    pub prefilled: Option<bool>,
+    memory: bool,
+}
+
+impl Ground {
+    /// Opens the region of a run on a held target; an unnamed one is laid out first.
+    pub fn open(held: &Held, run: &Run, watch: &dyn Watch) -> Result<Self, Halt> {
+        let writes = run.legs.iter().any(|leg| leg.writes_anything());
+        let ground = match (&held.place, run.region) {
+            (Place::Device(path), Region::WholeDevice) => {
+                if writes {
+                    let text = format!("{}: nothing is written to devices", path.display());
+                    return Err(Fault::new(FaultKind::Refused, text).into());
+                }
+                Self::device(held)?
+            }
+            (Place::Directory(_), Region::Ballast(bytes)) => {
+                if writes {
+                    held.has_room(Bytes(0), run.reserve)?;
+                }
+                Self::on(ballast::open(held, bytes, writes)?, Bytes(0))
+            }
+            (Place::Directory(_), Region::Unnamed(bytes)) => {
+                let layout = Layout { bytes, reserve: run.reserve, seed: run.seed };
+                let (file, written) = ballast::unnamed(held, &layout, watch)?;
+                Self::on(file, written)
+            }
+            (place, region) => {
+                let text = format!("{}: no {region:?} there", place.path().display());
+                return Err(Fault::new(FaultKind::Internal, text).into());
+            }
+        };
+        Ok(ground)
+    }
+
+    fn on(file: ballast::Whole, laid_out: Bytes) -> Self {
+        let ballast::Whole { file, name, bytes, prefilled } = file;
+        let memory = file.is_memory();
+        Self { file, name, bytes, laid_out, prefilled: Some(prefilled), memory }
+    }
+
+    fn device(held: &Held) -> Result<Self, Halt> {
+        let name = held.path("");
+        let name = name.trim_end_matches('/').to_owned();
+        let fault = |errno: Errno| Fault::os(&name, &errno.into());
+        let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&held.fd));
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::DIRECT;
+        // By the descriptor that was checked: the path may mean another device by now.
+        let (fd, direct) = match fs::open(path, flags, Mode::empty()) {
+            Ok(fd) => (fd, true),
+            Err(_) => (held.fd.try_clone().map_err(|e| Fault::os(&name, &e))?, false),
+        };
+        let bytes = fs::seek(&fd, fs::SeekFrom::End(0)).map_err(fault)?;
+        Ok(Self {
+            file: Handle { fd, direct },
+            name,
+            bytes: Bytes(bytes),
+            laid_out: Bytes(0),
+            prefilled: None,
+            memory: false,
+        })
+    }
+
+    /// The page cache is out of the path, and there is a disk behind it.
+    pub fn direct(&self) -> bool {
+        self.file.direct && !self.memory
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn target(place: Place) -> Target {
+        Target { name: "t".into(), place }
+    }
+
+    fn fault_of<T: std::fmt::Debug>(result: Result<T, Halt>) -> Fault {
+        match result {
+            Err(Halt::Failed(fault)) => fault,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn one_process_at_a_time_holds_a_target() {
+        let dir = tempfile::tempdir().unwrap();
+        let target = target(Place::Directory(dir.path().to_path_buf()));
+        let first = hold(&target).unwrap();
+        let second = hold(&target).unwrap_err();
+        assert!(matches!(second, Halt::Skipped(Skip::Locked, _)), "{second:?}");
+        drop(first);
+        hold(&target).unwrap();
+    }
+
+    #[test]
+    fn only_what_was_declared_is_opened() {
+        let dir = tempfile::tempdir().unwrap();
+        let user_file = dir.path().join("file.img");
+        std::fs::write(&user_file, "precious").unwrap();
+        let device_link = dir.path().join("link-to-dev");
+        std::os::unix::fs::symlink("/dev/null", &device_link).unwrap();
+        for place in [
+            Place::Directory(user_file.clone()),
+            Place::Directory("/dev/null".into()),
+            Place::Directory(device_link),
+            Place::Device(user_file),
+            Place::Device("/dev/null".into()),
+            Place::Device(dir.path().to_path_buf()),
+        ] {
+            let fault = fault_of(hold(&target(place.clone())));
+            assert_eq!(fault.kind, FaultKind::Refused, "{place:?}");
+        }
+        let gone = fault_of(hold(&target(Place::Directory(dir.path().join("gone")))));
+        assert_eq!(gone.kind, FaultKind::Missing);
+    }
+
+    /// Any block device of this machine; only ever looked at or read.
+    fn block_device() -> Option<std::path::PathBuf> {
+        use std::os::unix::fs::FileTypeExt;
+        let entries = std::fs::read_dir("/dev").ok()?.flatten();
+        entries.map(|e| e.path()).find(|path| {
+            let is = std::fs::metadata(path).is_ok_and(|m| m.file_type().is_block_device());
+            is && std::fs::File::open(path).is_ok_and(|f| {
+                use std::os::unix::fs::FileExt;
+                f.read_exact_at(&mut [0; 4096], 0).is_ok()
+            })
+        })
+    }
+
+    #[test]
+    fn a_device_is_no_directory_and_is_only_read() {
+        let Some(path) = block_device() else {
+            println!("skipped: no readable block device here");
+            return;
+        };
+        let fault = fault_of(hold(&target(Place::Directory(path.clone()))));
+        assert!(fault.text.ends_with("nothing is written to devices"), "{fault}");
+        let held = hold(&target(Place::Device(path))).unwrap();
+        let flags = fs::fcntl_getfl(&held.fd).unwrap();
+        assert_eq!(flags & OFlags::RWMODE, OFlags::RDONLY);
+        let ground = Ground::device(&held).unwrap();
+        assert!(ground.bytes.0 > 0);
+        let flags = fs::fcntl_getfl(&ground.file.fd).unwrap();
+        assert_eq!(flags & OFlags::RWMODE, OFlags::RDONLY);
+    }
+}

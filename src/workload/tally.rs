@@ -1,0 +1,299 @@
+//! Counts and times of one leg. What fell into the ramp, failed or came back short is never timed.
+
+use std::time::Duration;
+
+use super::engine::Completion;
+use crate::base::stats::Histogram;
+use crate::base::units::{Bytes, Ratio, Seconds};
+use crate::model::job::Progress;
+use crate::model::outcome::{DURATION_BOUNDS, Direction};
+
+/// Bounds of what a latency can be, in nanoseconds: 1 us to 10 minutes.
+const LATENCY_NANOS: (u64, u64) = (1_000, 600_000_000_000);
+/// Three digits would cost eight times the memory for what no disk repeats.
+const DIGITS: u8 = 2;
+const QUANTILES: [f64; 4] = [0.5, 0.95, 0.99, 0.999];
+const INTERVAL: Duration = Duration::from_millis(100);
+/// 70 s of intervals: a full run, and its line on the wire stays short.
+const INTERVALS_MAX: usize = 700;
+/// A slope over fewer intervals says nothing.
+const STEADY_INTERVALS_MIN: usize = 10;
+/// fio's rule, taken over the whole leg: the fitted line rises or falls by less than this share.
+const STEADY_SLOPE_MAX: f64 = 0.1;
+
+/// Bytes that went to the target, ramp, errors and all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Moved {
+    pub read: Bytes,
+    pub written: Bytes,
+    pub operations: u64,
+}
+
+#[derive(Debug)]
+pub(super) struct Tally {
+    block: u64,
+    /// End of the ramp: operations submitted before are left out.
+    from: Duration,
+    reads: Side,
+    writes: Side,
+    intervals: Vec<u32>,
+    pub(super) moved: [Count; 2],
+    pub(super) errors: u64,
+    pub(super) short_operations: u64,
+    /// Of the last operation that counts.
+    last: Duration,
+}
+
+/// Operations and bytes since the leg's start.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Count {
+    pub(super) operations: u64,
+    pub(super) bytes: u64,
+}
+
+#[derive(Debug)]
+struct Side {
+    operations: u64,
+    total: Duration,
+    /// `None` only if its bounds were wrong.
+    exact: Option<hdrhistogram::Histogram<u64>>,
+    durations: Histogram,
+}
+
+impl Side {
+    fn new() -> Self {
+        let (low, high) = LATENCY_NANOS;
+        Self {
+            operations: 0,
+            total: Duration::ZERO,
+            exact: hdrhistogram::Histogram::new_with_bounds(low, high, DIGITS).ok(),
+            durations: Histogram::new(DURATION_BOUNDS),
+        }
+    }
+
+    fn record(&mut self, latency: Duration) {
+        self.operations += 1;
+        self.total += latency;
+        self.durations.observe(latency.as_secs_f64(), 1);
+        if let Some(exact) = &mut self.exact {
+            exact.saturating_record(u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX));
+        }
+    }
+
+    fn quantile(&self, q: f64) -> Option<Seconds> {
+        // The epsilon keeps 10 / (1 - 0.95) at 200: the quotient is no binary fraction.
+        if (self.operations as f64) * (1.0 - q) < 10.0 - 1e-6 {
+            return None;
+        }
+        Some(Seconds(self.exact.as_ref()?.value_at_quantile(q) as f64 / 1e9))
+    }
+
+    fn direction(&self, block: u64) -> Direction {
+        let mean = |n: u64| Seconds(self.total.as_secs_f64() / n as f64);
+        Direction {
+            operations: self.operations,
+            bytes: Bytes(self.operations * block),
+            latency_mean: (self.operations > 0).then(|| mean(self.operations)),
+            latency: QUANTILES.iter().filter_map(|q| Some((*q, self.quantile(*q)?))).collect(),
+            durations: self.durations.clone(),
+        }
+    }
+}
+
+impl Tally {
+    /// Of operations of `block` bytes; those submitted before `from` are the ramp.
+    pub(super) fn new(block: u64, from: Duration) -> Self {
+        Self {
+            block,
+            from,
+            reads: Side::new(),
+            writes: Side::new(),
+            intervals: Vec::new(),
+            moved: [Count::default(); 2],
+            errors: 0,
+            short_operations: 0,
+            last: from,
+        }
+    }
+
+    pub(super) fn take(&mut self, done: &Completion, write: bool, submitted: Duration) {
+        let bytes = match done.result {
+            Ok(bytes) => bytes as u64,
+            Err(_) => {
+                self.errors += 1;
+                return;
+            }
+        };
+        let moved = &mut self.moved[usize::from(write)];
+        moved.operations += 1;
+        moved.bytes += bytes;
+        if bytes != self.block {
+            self.short_operations += 1;
+            return;
+        }
+        if submitted < self.from {
+            return;
+        }
+        self.last = self.last.max(done.at);
+        let side = if write { &mut self.writes } else { &mut self.reads };
+        side.record(done.at.saturating_sub(submitted));
+        let since = done.at.saturating_sub(self.from);
+        let interval = (since.as_nanos() / INTERVAL.as_nanos()) as usize;
+        if interval < INTERVALS_MAX {
+            if self.intervals.len() <= interval {
+                self.intervals.resize(interval + 1, 0);
+            }
+            self.intervals[interval] += 1;
+        }
+    }
+
+    pub(super) fn operations(&self) -> u64 {
+        self.reads.operations + self.writes.operations
+    }
+
+    /// From the end of the ramp to the last completion.
+    pub(super) fn elapsed(&self) -> Duration {
+        self.last.saturating_sub(self.from)
+    }
+
+    pub(super) fn moved(&self) -> Moved {
+        let [read, written] = self.moved;
+        Moved {
+            read: Bytes(read.bytes),
+            written: Bytes(written.bytes),
+            operations: read.operations + written.operations,
+        }
+    }
+
+    pub(super) fn directions(&self) -> (Direction, Direction) {
+        (self.reads.direction(self.block), self.writes.direction(self.block))
+    }
+
+    /// Operations a second, in whole intervals only.
+    pub(super) fn rates(&self) -> Vec<f32> {
+        let whole = (self.elapsed().as_nanos() / INTERVAL.as_nanos()) as usize;
+        let per_second = 1.0 / INTERVAL.as_secs_f32();
+        self.intervals.iter().take(whole).map(|n| *n as f32 * per_second).collect()
+    }
+
+    pub(super) fn progress(&self, leg: usize, elapsed: Duration) -> Progress {
+        let [read, written] = self.moved;
+        let busier = if self.reads.operations >= self.writes.operations {
+            &self.reads
+        } else {
+            &self.writes
+        };
+        let at = |q: f64| {
+            let exact = busier.exact.as_ref().filter(|_| busier.operations > 0)?;
+            Some(Seconds(exact.value_at_quantile(q) as f64 / 1e9))
+        };
+        Progress {
+            leg,
+            elapsed: elapsed.into(),
+            read_operations: read.operations,
+            write_operations: written.operations,
+            read_bytes: Bytes(read.bytes),
+            written_bytes: Bytes(written.bytes),
+            latency_p50: at(0.5),
+            latency_p99: at(0.99),
+            device_busy: None,
+            device_queue: None,
+        }
+    }
+}
+
+/// True where a line fitted to the rates changes by less than a tenth of their mean over the leg.
+pub(super) fn is_steady(rates: &[f32]) -> Option<bool> {
+    if rates.len() < STEADY_INTERVALS_MIN {
+        return None;
+    }
+    let n = rates.len() as f64;
+    let mean = rates.iter().map(|r| f64::from(*r)).sum::<f64>() / n;
+    let middle = (n - 1.0) / 2.0;
+    let (mut along, mut square) = (0.0, 0.0);
+    for (i, rate) in rates.iter().enumerate() {
+        let x = i as f64 - middle;
+        along += x * f64::from(*rate);
+        square += x * x;
+    }
+    let change = (along / square * n).abs();
+    Some(Ratio::of(change, mean).is_some_and(|share| share.0 < STEADY_SLOPE_MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::io::Errno;
+
+    use super::*;
+
+    fn ms(n: u64) -> Duration {
+        Duration::from_millis(n)
+    }
+
+    fn done(result: Result<usize, Errno>, at: u64) -> Completion {
+        Completion { slot: 0, result, at: ms(at) }
+    }
+
+    #[test]
+    fn errors_short_operations_and_the_ramp_are_never_timed() {
+        let mut tally = Tally::new(4096, ms(100));
+        tally.take(&done(Err(Errno::IO), 300), true, ms(200));
+        tally.take(&done(Ok(512), 300), true, ms(200));
+        tally.take(&done(Ok(4096), 300), true, ms(50));
+        assert_eq!((tally.errors, tally.short_operations, tally.operations()), (1, 1, 0));
+        assert_eq!(tally.elapsed(), Duration::ZERO);
+        tally.take(&done(Ok(4096), 300), true, ms(200));
+        let (reads, writes) = tally.directions();
+        assert_eq!((reads.operations, reads.latency_mean), (0, None));
+        assert_eq!((writes.operations, writes.latency_mean), (1, Some(Seconds(0.1))));
+        assert_eq!(tally.elapsed(), ms(200));
+        assert_eq!(tally.moved().written, Bytes(512 + 2 * 4096), "the ramp costs bytes too");
+    }
+
+    #[test]
+    fn a_quantile_needs_ten_operations_beyond_it() {
+        let of = |n: u64| {
+            let mut tally = Tally::new(1, ms(0));
+            for i in 0..n {
+                tally.take(&done(Ok(1), i + 5), false, ms(i));
+            }
+            tally.directions().0.latency.iter().map(|(q, _)| *q).collect::<Vec<_>>()
+        };
+        assert_eq!(of(19), [] as [f64; 0]);
+        assert_eq!(of(20), [0.5]);
+        assert_eq!(of(200), [0.5, 0.95]);
+        assert_eq!(of(999), [0.5, 0.95]);
+        assert_eq!(of(10_000), QUANTILES);
+    }
+
+    #[test]
+    fn quantiles_are_within_a_hundredth_of_the_truth() {
+        let mut tally = Tally::new(1, ms(0));
+        for i in 0..1000 {
+            tally.take(&done(Ok(1), i + 10 + i % 10), false, ms(i));
+        }
+        let p50 = tally.directions().0.latency[0].1.0;
+        assert!((p50 - 0.014).abs() < 0.0002, "{p50}");
+    }
+
+    #[test]
+    fn rates_are_of_whole_intervals_and_bounded() {
+        let mut tally = Tally::new(1, ms(1000));
+        for at in [1010, 1099, 1250, 1310] {
+            tally.take(&done(Ok(1), at), false, ms(1005));
+        }
+        assert_eq!(tally.rates(), [20.0, 0.0, 10.0]);
+        tally.take(&done(Ok(1), 900_000), false, ms(1005));
+        assert_eq!(tally.rates().len(), 4, "an interval past the bound is left out");
+    }
+
+    #[test]
+    fn a_fall_by_a_fifth_is_not_steady_and_noise_is() {
+        let falling: Vec<f32> = (0..30).map(|i| 110.0 - i as f32 * 0.7).collect();
+        assert_eq!(is_steady(&falling), Some(false));
+        let noisy: Vec<f32> = (0..30).map(|i| if i % 2 == 0 { 80.0 } else { 120.0 }).collect();
+        assert_eq!(is_steady(&noisy), Some(true));
+        assert_eq!(is_steady(&[0.0; 30]), Some(false), "nothing moved");
+        assert_eq!(is_steady(&falling[..5]), None);
+    }
+}

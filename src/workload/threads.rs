@@ -1,0 +1,105 @@
+//! The engine of last resort: one thread a slot, preadv2 and pwritev2. Works wherever files do.
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
+use std::time::Duration;
+
+use rustix::io::{Errno, ReadWriteFlags, preadv2, pwritev2};
+
+use super::engine::{Buffer, Completion, Engine, Needs, Operation};
+use crate::base::clock::monotonic;
+
+/// More threads measure the scheduler, not the disk.
+const THREADS_MAX: usize = 64;
+const STACK_BYTES: usize = 128 << 10;
+
+struct Threads {
+    slots: Vec<Slot>,
+    done: Receiver<(Completion, Buffer)>,
+}
+
+struct Slot {
+    /// With its thread while an operation is in flight.
+    buffer: Option<Buffer>,
+    work: SyncSender<(Operation, Buffer)>,
+}
+
+pub(super) fn open(needs: &Needs<'_>) -> io::Result<Box<dyn Engine>> {
+    if needs.slots > THREADS_MAX {
+        let text = format!("{} in flight need more than {THREADS_MAX} threads", needs.slots);
+        return Err(io::Error::new(io::ErrorKind::Unsupported, text));
+    }
+    let file = Arc::new(needs.file.try_clone_to_owned()?);
+    let flags = if needs.sync { ReadWriteFlags::DSYNC } else { ReadWriteFlags::empty() };
+    let (tell, done) = channel();
+    let mut slots = Vec::with_capacity(needs.slots);
+    for slot in 0..needs.slots {
+        // Room for the one operation a slot may have: queueing never waits.
+        let (work, next) = sync_channel(1);
+        let (file, tell) = (Arc::clone(&file), tell.clone());
+        // Never joined: a thread stuck on a hung device must not hold up the rest of the worker.
+        std::thread::Builder::new()
+            .name(format!("io-{slot}"))
+            .stack_size(STACK_BYTES)
+            .spawn(move || serve(&file, flags, &next, &tell))?;
+        slots.push(Slot { buffer: Some(Buffer::new(needs.block, needs.align)), work });
+    }
+    Ok(Box::new(Threads { slots, done }))
+}
+
+fn serve(
+    file: &OwnedFd,
+    flags: ReadWriteFlags,
+    next: &Receiver<(Operation, Buffer)>,
+    tell: &Sender<(Completion, Buffer)>,
+) {
+    while let Ok((operation, mut buffer)) = next.recv() {
+        let bytes = buffer.bytes();
+        let result = if operation.write {
+            pwritev2(file, &[IoSlice::new(bytes)], operation.offset, flags)
+        } else {
+            preadv2(file, &mut [IoSliceMut::new(bytes)], operation.offset, ReadWriteFlags::empty())
+        };
+        let completion = Completion { slot: operation.slot, result, at: monotonic() };
+        if tell.send((completion, buffer)).is_err() {
+            return;
+        }
+    }
+}
+
+impl Threads {
+    fn take(&mut self, (completion, buffer): (Completion, Buffer), out: &mut Vec<Completion>) {
+        if let Some(slot) = self.slots.get_mut(completion.slot) {
+            slot.buffer = Some(buffer);
+        }
+        out.push(completion);
+    }
+}
+
+impl Engine for Threads {
+    fn buffer(&mut self, slot: usize) -> Option<&mut [u8]> {
+        Some(self.slots.get_mut(slot)?.buffer.as_mut()?.bytes())
+    }
+
+    fn queue(&mut self, operation: Operation) -> io::Result<()> {
+        let slot = self.slots.get_mut(operation.slot).ok_or(Errno::BUSY)?;
+        let buffer = slot.buffer.take().ok_or(Errno::BUSY)?;
+        slot.work.send((operation, buffer)).map_err(|_| io::Error::other("an I/O thread ended"))
+    }
+
+    fn reap(&mut self, patience: Duration, out: &mut Vec<Completion>) -> io::Result<()> {
+        match self.done.recv_timeout(patience) {
+            Ok(first) => self.take(first, out),
+            Err(RecvTimeoutError::Timeout) => return Ok(()),
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err(io::Error::other("all I/O threads ended"));
+            }
+        }
+        while let Ok(next) = self.done.try_recv() {
+            self.take(next, out);
+        }
+        Ok(())
+    }
+}
