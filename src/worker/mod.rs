@@ -12,7 +12,6 @@ use crate::model::outcome::Reply;
 pub mod child;
 mod desk;
 mod inspect;
-mod lower;
 pub mod parent;
 pub mod rehearse;
 mod save;

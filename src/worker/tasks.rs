@@ -3,11 +3,15 @@
 use std::path::{Path, PathBuf};
 
 use super::desk::Desk;
-use super::{inspect, lower, save};
-use crate::base::fault::Fault;
+use super::{inspect, save};
+use crate::base::fault::{Fault, FaultKind};
 use crate::host::sandbox::Needs;
 use crate::model::job::{Job, Place, Run, Target, Task};
-use crate::model::outcome::Reply;
+use crate::model::outcome::{Outcome, Reply};
+use crate::probe;
+use crate::workload::Halt;
+use crate::workload::ballast::{Layout, give_back, lay_out};
+use crate::workload::ground::hold;
 
 /// Carries out tasks. Calls may hang; `desk` says when to stop, and takes events.
 pub trait Perform: Send + Sync {
@@ -25,9 +29,16 @@ impl Perform for RealTasks {
                 let inspection = inspect::inspect(target, procfs, sysfs);
                 reply(inspection.map(|i| Reply::Inspected(Box::new(i))))
             }
-            Task::LayOut { .. } => lower::lay_out(task, desk),
-            Task::Run(run) => Reply::Ran(lower::run(run, desk)),
-            Task::GiveBack { target } => lower::give_back(target, desk),
+            Task::LayOut { target, bytes, reserve, seed } => {
+                let layout = Layout { bytes: *bytes, reserve: *reserve, seed: *seed };
+                let laid_out = hold(target).and_then(|held| lay_out(&held, &layout, desk));
+                laid_out.map_or_else(Halt::reply, |written| Reply::LaidOut { written })
+            }
+            Task::Run(run) => Reply::Ran(self::run(run, desk)),
+            Task::GiveBack { target } => {
+                let given_back = hold(target).and_then(|held| give_back(&held));
+                given_back.map_or_else(Halt::reply, |freed| Reply::GivenBack { freed })
+            }
             Task::Save { directory, name, content } => {
                 reply(save::save(directory, name, content).map(|()| Reply::Saved))
             }
@@ -35,6 +46,13 @@ impl Perform for RealTasks {
                 reply(save::load(directory, name).map(|content| Reply::Loaded { content }))
             }
         }
+    }
+}
+
+fn run(run: &Run, desk: &Desk) -> Outcome {
+    match probe::kind(&run.kind) {
+        Some(kind) => (kind.run)(run, desk),
+        None => Outcome::failed(FaultKind::Unsupported, format!("no probe kind `{}`", run.kind)),
     }
 }
 
