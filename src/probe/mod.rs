@@ -1,1 +1,137 @@
-//! Floor 4: probe kinds.
+//! Floor 4: probe kinds. Each knows its options, its default shape, and how to run inside a worker.
+//! Adding one is one file and one line in the list below.
+
+mod cpu;
+pub mod evidence;
+pub mod metrics;
+mod run;
+
+use crate::base::units::{Rate, Seconds};
+use crate::config::complaint::Complaint;
+use crate::config::document::Section;
+use crate::model::job::{Profile, Run};
+use crate::model::metric::Desc;
+use crate::model::outcome::Outcome;
+use crate::workload::Watch;
+
+/// What the list knows of a probe kind.
+pub struct Kind {
+    /// Value of `kind`, and the key under which its options stand.
+    pub name: &'static str,
+    pub help: &'static str,
+    /// Every option with its default, as YAML.
+    pub example: &'static str,
+    pub descs: &'static [&'static Desc],
+    /// Options to shape; `None` takes every default.
+    pub read: fn(Option<&Section<'_>>) -> Result<Shape, Complaint>,
+    /// Runs inside a worker process: may block for ever where the target does.
+    pub run: fn(&Run, &dyn Watch) -> Outcome,
+}
+
+macro_rules! probes {
+    ($($module:ident),* $(,)?) => {
+        $(pub mod $module;)*
+        /// Every probe kind.
+        pub static PROBES: &[&Kind] = &[$(&$module::KIND),*];
+    };
+}
+
+probes! { latency, disk }
+
+/// The kind of this name.
+pub fn kind(name: &str) -> Option<&'static Kind> {
+    PROBES.iter().copied().find(|kind| kind.name == name)
+}
+
+/// What a probe does each time it is due.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Shape {
+    /// In the order in which they run.
+    pub legs: Vec<Profile>,
+    /// Default interval.
+    pub every: Seconds,
+    /// Runs on a busy device too.
+    pub exempt_from_gate: bool,
+    /// Quiet window before and after, to see foreign load.
+    pub quiet: Seconds,
+    /// Label value: `rand_read`, `latency`.
+    pub profile: String,
+    /// For people: `rand_read 4 KiB, 2 jobs x depth 4`.
+    pub summary: String,
+}
+
+/// A queue longer than this much time at the last known rate delays everybody else's I/O.
+const QUEUE_SECONDS_MAX: f64 = 0.1;
+
+impl Shape {
+    /// The same without legs that write; `None` where none is left.
+    pub fn read_only(&self) -> Option<Shape> {
+        let mut legs = self.legs.clone();
+        legs.retain(|leg| !leg.writes_anything());
+        (!legs.is_empty()).then(|| Shape { legs, ..self.clone() })
+    }
+
+    /// The same, no deeper than 0.1 s of `rate`, the last that was measured there.
+    #[must_use]
+    pub fn within(mut self, rate: Rate) -> Shape {
+        for leg in &mut self.legs {
+            let bytes_per_depth = leg.block.0 as f64 * f64::from(leg.jobs);
+            let depth = rate.0 * QUEUE_SECONDS_MAX / bytes_per_depth;
+            // `as` saturates, and takes what is no number for nothing.
+            leg.depth = (depth as u32).clamp(1, leg.depth.max(1));
+        }
+        self
+    }
+
+    pub fn writes_anything(&self) -> bool {
+        self.legs.iter().any(Profile::writes_anything)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::config::document::Document;
+
+    #[test]
+    fn kinds_have_names_of_their_own_and_help() {
+        let names: BTreeSet<_> = PROBES.iter().map(|kind| kind.name).collect();
+        assert_eq!(names.len(), PROBES.len());
+        assert!(PROBES.iter().all(|kind| !kind.help.is_empty() && !kind.descs.is_empty()));
+        assert!(kind("disk").is_some() && kind("disc").is_none());
+    }
+
+    #[test]
+    fn an_example_says_what_the_default_is() {
+        for kind in PROBES {
+            let document = Document::parse("example", kind.example).unwrap();
+            let options = document.root().get(kind.name).unwrap();
+            let written = (kind.read)(Some(&options)).unwrap();
+            assert_eq!(written, (kind.read)(None).unwrap(), "{}", kind.name);
+        }
+    }
+
+    #[test]
+    fn a_slow_disk_gets_a_short_queue() {
+        let shape = (disk::KIND.read)(None).unwrap();
+        let mut deep = shape.clone();
+        deep.legs[0].block = crate::base::units::Bytes(1 << 20);
+        deep.legs[0].jobs = 1;
+        deep.legs[0].depth = 32;
+        assert_eq!(deep.clone().within(Rate(80e6)).legs[0].depth, 7);
+        assert_eq!(deep.clone().within(Rate(0.0)).legs[0].depth, 1);
+        assert_eq!(deep.clone().within(Rate(f64::NAN)).legs[0].depth, 1);
+        assert_eq!(deep.within(Rate(4e9)).legs[0].depth, 32);
+    }
+
+    #[test]
+    fn a_probe_that_only_writes_has_no_read_only_form() {
+        let latency = (latency::KIND.read)(None).unwrap();
+        assert!(latency.writes_anything());
+        let read_only = latency.read_only().unwrap();
+        assert!(!read_only.writes_anything() && read_only.legs.len() == 1);
+        assert_eq!(disk::shape(disk::Preset::RandRw).read_only(), None);
+    }
+}

@@ -8,7 +8,8 @@ use rustix::io::Errno;
 use super::engine::{self, Chosen, Completion, Engine, Needs, Operation, PATIENCE};
 use super::ground::Ground;
 use super::pattern::{Filler, Pattern};
-use super::tally::{Moved, Tally, is_steady};
+pub use super::tally::Moved;
+use super::tally::{Tally, is_steady};
 use super::{Halt, Watch};
 use crate::base::clock::monotonic;
 use crate::base::fault::{Fault, FaultKind};
@@ -284,6 +285,155 @@ impl<'a> Drive<'a> {
             rates,
             errors: tally.errors,
             short_operations: tally.short_operations,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::OwnedFd;
+    use std::sync::atomic::Ordering;
+
+    use super::*;
+    use crate::model::job::Access;
+    use crate::model::outcome::Skip;
+    use crate::workload::pattern::tests::profile;
+    use crate::workload::testing::{Ears, on_disk_directory};
+
+    const KINDS: [EngineKind; 2] = [EngineKind::IoUring, EngineKind::Threads];
+
+    fn ground(bytes: u64) -> Ground {
+        let file = tempfile::tempfile_in(on_disk_directory()).unwrap();
+        file.set_len(bytes).unwrap();
+        Ground::for_test(file.into(), Bytes(bytes))
+    }
+
+    fn drive(ground: &mut Ground, profile: &Profile, kind: EngineKind, ears: &Ears) -> LegEnd {
+        let chosen = choose_engine(ground, (profile, Some(kind)), ears).unwrap();
+        let leg = Leg { index: 0, profile, seed: 9 };
+        Drive::prepare(ground, leg, &chosen, ears).unwrap().run()
+    }
+
+    #[test]
+    fn bounds_on_operations_and_bytes_are_never_passed() {
+        for kind in KINDS {
+            let mut ground = ground(1 << 20);
+            let mut mix = profile(Access::Random, 0.5, 4096);
+            mix.runtime = Seconds(600.0);
+            mix.operations_max = Some(37);
+            let end = drive(&mut ground, &mix, kind, &Ears::default());
+            assert_eq!((end.halt, end.moved.operations), (None, 37), "{kind:?}");
+            assert_eq!(end.measured.operations(), 37);
+            mix.operations_max = None;
+            mix.bytes_max = Bytes(50 * 4096 + 1);
+            let end = drive(&mut ground, &mix, kind, &Ears::default());
+            assert_eq!(end.moved.read.0 + end.moved.written.0, 50 * 4096, "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn a_leg_that_wrote_ends_with_a_flush_inside_its_time() {
+        let mut ground = ground(1 << 20);
+        let mut writes = profile(Access::Sequential, 0.0, 65536);
+        writes.bytes_max = Bytes(1 << 20);
+        let ears = Ears::default();
+        let end = drive(&mut ground, &writes, EngineKind::Threads, &ears);
+        let flush = end.measured.flush.unwrap();
+        assert!(end.measured.elapsed.0 >= flush.0);
+        assert!(ears.heard.lock().unwrap().contains(&What::Flush { seconds: flush }));
+        let reads = Profile { reads: crate::base::units::Ratio(1.0), ..writes };
+        let end = drive(&mut ground, &reads, EngineKind::Threads, &ears);
+        assert_eq!(end.measured.flush, None);
+    }
+
+    #[test]
+    fn time_ends_a_leg_and_the_ramp_is_left_out_of_it() {
+        for kind in KINDS {
+            let mut ground = ground(1 << 20);
+            let mut reads = profile(Access::Random, 1.0, 4096);
+            reads.bytes_max = Bytes(u64::MAX);
+            (reads.ramp, reads.runtime) = (Seconds(0.1), Seconds(0.2));
+            let end = drive(&mut ground, &reads, kind, &Ears::default());
+            assert_eq!(end.halt, None);
+            let counted = end.measured.operations();
+            assert!(counted > 0 && counted < end.moved.operations, "{kind:?}: {counted}");
+            assert!(end.measured.rates.iter().any(|rate| *rate > 0.0));
+            assert_eq!(end.measured.reads.durations.count(), counted);
+        }
+    }
+
+    #[test]
+    fn an_error_ends_the_leg_with_its_place_and_what_was_measured() {
+        for kind in KINDS {
+            let file = tempfile::NamedTempFile::new_in(on_disk_directory()).unwrap();
+            file.as_file().set_len(1 << 20).unwrap();
+            let read_only = std::fs::File::open(file.path()).unwrap();
+            let mut ground = Ground::for_test(OwnedFd::from(read_only), Bytes(1 << 20));
+            let mut mix = profile(Access::Random, 0.5, 4096);
+            mix.runtime = Seconds(600.0);
+            let end = drive(&mut ground, &mix, kind, &Ears::default());
+            let Some(Halt::Failed(fault)) = end.halt else { panic!("{:?}", end.halt) };
+            assert!(fault.text.starts_with("test: write at offset "), "{fault}");
+            assert!(end.measured.errors >= 1);
+            assert_eq!(end.measured.writes.operations, 0);
+            assert_eq!(end.measured.reads.operations, end.moved.operations);
+        }
+    }
+
+    #[test]
+    fn a_file_that_shrank_gives_no_result() {
+        let mut ground = ground(1 << 20);
+        rustix::fs::ftruncate(&ground.file.fd, 0).unwrap();
+        let mut reads = profile(Access::Random, 1.0, 4096);
+        reads.operations_max = Some(20);
+        let end = drive(&mut ground, &reads, EngineKind::Threads, &Ears::default());
+        let Some(Halt::Failed(fault)) = end.halt else { panic!("{:?}", end.halt) };
+        assert_eq!((fault.kind, end.measured.short_operations), (FaultKind::Io, 20));
+        assert_eq!(end.measured.reads.latency_mean, None);
+    }
+
+    #[test]
+    fn a_stop_ends_a_running_leg_with_what_it_has() {
+        for kind in KINDS {
+            let mut ground = ground(1 << 20);
+            let mut reads = profile(Access::Random, 1.0, 4096);
+            (reads.runtime, reads.bytes_max) = (Seconds(600.0), Bytes(u64::MAX));
+            let ears = Ears::default();
+            let end = std::thread::scope(|scope| {
+                let leg = scope.spawn(|| drive(&mut ground, &reads, kind, &ears));
+                while ears.live.progress().is_none_or(|p| p.read_operations == 0) {
+                    std::thread::yield_now();
+                }
+                ears.stop.store(true, Ordering::Relaxed);
+                leg.join().unwrap()
+            });
+            assert!(matches!(end.halt, Some(Halt::Skipped(Skip::Stopped, _))), "{:?}", end.halt);
+            assert!(end.measured.operations() > 0);
+            assert_eq!(ears.live.progress(), None, "nothing runs any more");
+        }
+    }
+
+    #[test]
+    fn direct_io_asks_for_whole_blocks_by_name() {
+        let dir = tempfile::tempdir_in(on_disk_directory()).unwrap();
+        let path = dir.path().join("file");
+        std::fs::write(&path, vec![1; 1 << 20]).unwrap();
+        let at = rustix::fs::open(dir.path(), rustix::fs::OFlags::DIRECTORY, 0.into()).unwrap();
+        let file = crate::workload::file::Handle::open(
+            std::os::fd::AsFd::as_fd(&at),
+            "file",
+            rustix::fs::OFlags::RDWR,
+        )
+        .unwrap();
+        let asks = file.direct && file.alignment().offset.is_some_and(|align| align > 4);
+        let mut ground = Ground::for_test(file.fd, Bytes(1 << 20));
+        ground.file.direct = file.direct;
+        let odd = profile(Access::Random, 1.0, 2300);
+        let result = choose_engine(&mut ground, (&odd, None), &Ears::default());
+        if asks {
+            let Err(Halt::Failed(fault)) = result else { panic!("{result:?}") };
+            assert_eq!(fault.kind, FaultKind::Unsupported);
+            assert!(fault.text.contains("no multiple of"), "{fault}");
         }
     }
 }

@@ -160,6 +160,13 @@ impl Ground {
         })
     }
 
+    #[cfg(test)]
+    pub(super) fn for_test(fd: OwnedFd, bytes: Bytes) -> Self {
+        let file = Handle { fd, direct: false };
+        let (name, laid_out) = ("test".to_owned(), Bytes(0));
+        Self { file, name, bytes, laid_out, prefilled: None, memory: false }
+    }
+
     /// The page cache is out of the path, and there is a disk behind it.
     pub fn direct(&self) -> bool {
         self.file.direct && !self.memory

@@ -1,0 +1,264 @@
+//! One run of a storage probe, from the lock on its target to its flags.
+
+use super::evidence::Observer;
+use crate::base::fault::{Fault, FaultKind};
+use crate::base::units::Bytes;
+use crate::model::job::Run;
+use crate::model::outcome::{Done, Measured, Outcome};
+use crate::workload::devices::Window;
+use crate::workload::drive::{self, Drive, Leg, Moved};
+use crate::workload::engine::Chosen;
+use crate::workload::ground::{self, Ground};
+use crate::workload::{Halt, Watch};
+
+/// Where storage kinds differ.
+pub(super) struct Rules {
+    /// Whether a run can be too short or unsteady: not where a few operations are the whole of it.
+    pub(super) flags_of_length: bool,
+}
+
+/// Runs all legs; the target stays locked from before it is opened until the end.
+pub(super) fn storage(run: &Run, rules: &Rules, watch: &dyn Watch) -> Outcome {
+    let start = || {
+        let first = run.legs.first().ok_or_else(no_legs)?;
+        let held = ground::hold(&run.target)?;
+        let mut ground = Ground::open(&held, run, watch)?;
+        let chosen = drive::choose_engine(&mut ground, (first, run.engine), watch)?;
+        Ok::<_, Halt>((held, ground, chosen))
+    };
+    let (_held, ground, chosen) = match start() {
+        Ok(started) => started,
+        Err(halt) => return halt.outcome(None),
+    };
+    let observer = Observer::begin(run, watch);
+    let Legs { measured, moved, halt } = legs(run, &ground, &chosen, watch);
+    let seen = observer.finish(&moved, watch);
+    let flags = seen.flags(&measured, ground.prefilled, rules.flags_of_length);
+    let mut cost = seen.cost;
+    cost.written_bytes = Bytes(cost.written_bytes.0.saturating_add(ground.laid_out.0));
+    let done = Box::new(Done { legs: measured, evidence: seen.evidence, flags, cost });
+    match halt {
+        None => Outcome::Done(done),
+        Some(halt) => halt.outcome(Some(done)),
+    }
+}
+
+fn no_legs() -> Fault {
+    Fault::new(FaultKind::Internal, "a run without legs")
+}
+
+#[derive(Default)]
+struct Legs {
+    measured: Vec<Measured>,
+    moved: Moved,
+    halt: Option<Halt>,
+}
+
+fn legs(run: &Run, ground: &Ground, chosen: &Chosen, watch: &dyn Watch) -> Legs {
+    let mut all = Legs::default();
+    for (index, profile) in run.legs.iter().enumerate() {
+        if watch.stopped() {
+            all.halt = Some(Halt::stopped());
+            break;
+        }
+        watch.live().watch_devices(Window::open(&run.devices));
+        let leg = Leg { index, profile, seed: run.seed };
+        let end = match Drive::prepare(ground, leg, chosen, watch) {
+            Ok(ready) => ready.run(),
+            Err(halt) => {
+                all.halt = Some(halt);
+                break;
+            }
+        };
+        all.moved.read.0 += end.moved.read.0;
+        all.moved.written.0 += end.moved.written.0;
+        all.moved.operations += end.moved.operations;
+        all.measured.push(end.measured);
+        if end.halt.is_some() {
+            all.halt = end.halt;
+            break;
+        }
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::{Path, PathBuf};
+    use std::sync::Mutex;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::*;
+    use crate::base::units::{MIB, Seconds};
+    use crate::model::job::{Device, EngineKind, Place, Region, Target, What};
+    use crate::model::outcome::Skip;
+    use crate::probe::disk::{Preset, shape};
+    use crate::workload::Live;
+    use crate::workload::ballast::{self, Layout};
+
+    const RULES: Rules = Rules { flags_of_length: true };
+
+    #[derive(Default)]
+    struct Ears {
+        stop: AtomicBool,
+        heard: Mutex<Vec<What>>,
+        live: Live,
+    }
+
+    impl Watch for Ears {
+        fn stopped(&self) -> bool {
+            self.stop.load(Ordering::Relaxed)
+        }
+
+        fn event(&self, what: What) {
+            self.heard.lock().unwrap().push(what);
+        }
+
+        fn live(&self) -> &Live {
+            &self.live
+        }
+    }
+
+    fn disk_directory() -> tempfile::TempDir {
+        let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("target");
+        std::fs::create_dir_all(&target).unwrap();
+        tempfile::tempdir_in(target).unwrap()
+    }
+
+    fn run_on(dir: &Path, preset: Preset) -> Run {
+        let mut legs = shape(preset).legs;
+        legs[0].runtime = Seconds(0.3);
+        legs[0].bytes_max = Bytes(8 * MIB);
+        let place = Place::Directory(dir.to_path_buf());
+        Run {
+            kind: "disk".into(),
+            target: Target { name: "t".into(), place },
+            region: Region::Unnamed(Bytes(8 * MIB)),
+            legs,
+            engine: None,
+            seed: 11,
+            devices: Vec::new(),
+            reserve: Bytes(0),
+            procfs: "/proc".into(),
+            quiet: Seconds(0.0),
+        }
+    }
+
+    fn done(outcome: Outcome) -> Done {
+        match outcome {
+            Outcome::Done(done) => *done,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn every_profile_runs_on_every_engine() {
+        for preset in Preset::ALL {
+            for engine in [None, Some(EngineKind::Threads)] {
+                let dir = disk_directory();
+                let ears = Ears::default();
+                let run = Run { engine, ..run_on(dir.path(), preset) };
+                let done = done(storage(&run, &RULES, &ears));
+                let leg = &done.legs[0];
+                assert!(leg.operations() > 0 && leg.errors == 0, "{preset:?} {leg:?}");
+                assert_eq!(leg.flush.is_some(), run.legs[0].writes_anything());
+                assert!(engine.is_none_or(|kind| leg.engine == kind));
+                assert_eq!(done.flags.prefilled, Some(true));
+                assert_eq!(done.flags.short, Some(leg.elapsed.0 < 1.0));
+                assert!(done.cost.written_bytes.0 >= 8 * MIB, "the layout is part of the cost");
+                assert!(std::fs::read_dir(dir.path()).unwrap().next().is_none(), "nothing left");
+                let heard = ears.heard.lock().unwrap();
+                assert!(heard.iter().any(|w| matches!(w, What::Opened { .. })));
+                assert!(heard.iter().any(|w| matches!(w, What::Leg { index: 0, .. })));
+            }
+        }
+    }
+
+    #[test]
+    fn a_ballast_file_is_needed_used_and_kept() {
+        let dir = disk_directory();
+        let region = Region::Ballast(Bytes(8 * MIB));
+        let run = Run { region, ..run_on(dir.path(), Preset::RandRw) };
+        let without = storage(&run, &RULES, &Ears::default());
+        assert!(
+            matches!(&without, Outcome::Failed { fault, .. } if fault.kind == FaultKind::Missing),
+            "{without:?}"
+        );
+        let held = ground::hold(&run.target).unwrap();
+        let layout = Layout { bytes: Bytes(8 * MIB), reserve: Bytes(0), seed: 1 };
+        ballast::lay_out(&held, &layout, &Ears::default()).unwrap();
+        let locked = storage(&run, &RULES, &Ears::default());
+        assert!(matches!(locked, Outcome::Skipped { skip: Skip::Locked, .. }), "{locked:?}");
+        drop(held);
+        let done = done(storage(&run, &RULES, &Ears::default()));
+        assert!(done.cost.written_bytes.0 <= 8 * MIB);
+        assert_eq!(ballast::size(dir.path()), Some(Bytes(8 * MIB)), "whole after the run");
+        let full = Run { reserve: Bytes(u64::MAX), ..run };
+        let skipped = storage(&full, &RULES, &Ears::default());
+        assert!(matches!(skipped, Outcome::Skipped { skip: Skip::Full, .. }), "{skipped:?}");
+    }
+
+    #[test]
+    fn a_device_is_never_written() {
+        let mut run = run_on(Path::new("/"), Preset::RandRw);
+        for (place, region) in [
+            (Place::Device("/dev/null".into()), Region::WholeDevice),
+            (Place::Directory("/dev/null".into()), Region::Unnamed(Bytes(8 * MIB))),
+        ] {
+            run.target.place = place;
+            run.region = region;
+            let outcome = storage(&run, &RULES, &Ears::default());
+            assert!(
+                matches!(&outcome, Outcome::Failed { fault, .. } if fault.kind == FaultKind::Refused),
+                "{outcome:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn memory_is_not_called_direct() {
+        let Ok(dir) = tempfile::tempdir_in("/dev/shm") else { return };
+        let done = done(storage(&run_on(dir.path(), Preset::RandRead), &RULES, &Ears::default()));
+        assert_eq!((done.flags.direct, done.legs[0].direct), (Some(false), false));
+    }
+
+    #[test]
+    fn a_stop_before_the_first_leg_has_no_result_but_an_end() {
+        let dir = disk_directory();
+        let ears = Ears::default();
+        ears.stop.store(true, Ordering::Relaxed);
+        let outcome = storage(&run_on(dir.path(), Preset::SeqRead), &RULES, &ears);
+        assert!(matches!(outcome, Outcome::Skipped { skip: Skip::Stopped, .. }), "{outcome:?}");
+    }
+
+    /// The whole disk or partition under a directory, with its counters.
+    fn device_under(dir: &Path) -> Option<Device> {
+        use std::os::unix::fs::MetadataExt;
+        let dev = std::fs::metadata(dir).ok()?.dev();
+        let (major, minor) = (rustix::fs::major(dev), rustix::fs::minor(dev));
+        let stat = PathBuf::from(format!("/sys/dev/block/{major}:{minor}/stat"));
+        stat.exists().then(|| Device { name: "disk".into(), stat, rotational: None })
+    }
+
+    #[test]
+    fn direct_bytes_are_seen_at_the_device() {
+        let dir = disk_directory();
+        let Some(device) = device_under(dir.path()) else {
+            println!("skipped: no device with counters under {}", dir.path().display());
+            return;
+        };
+        let run = Run {
+            devices: vec![device],
+            quiet: Seconds(0.1),
+            ..run_on(dir.path(), Preset::SeqWrite)
+        };
+        let done = done(storage(&run, &RULES, &Ears::default()));
+        if done.flags.direct == Some(true) {
+            let amplification = done.evidence.write_amplification.unwrap();
+            assert!(amplification >= 1.0, "{amplification}");
+            assert_eq!(done.flags.cached, Some(false));
+        }
+        assert!(done.evidence.foreign_share.is_some());
+        assert_eq!(done.evidence.devices.len(), 1);
+    }
+}
