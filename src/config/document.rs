@@ -1,1 +1,252 @@
 //! YAML text to typed sections; every complaint has file, line, column and the nearest known key.
+
+use std::marker::PhantomData;
+
+use serde::de::{DeserializeOwned, DeserializeSeed};
+use serde_yaml::Deserializer;
+
+use super::complaint::{Complaint, Spot, hint};
+use super::navigate::{Here, KeyHere, Node, Step, To, Used, Walk};
+use super::read::sentence;
+
+/// Largest configuration file.
+pub const FILE_BYTES_MAX: usize = 256 << 10;
+/// Deepest brackets: the scanner's work grows with depth times length, ours is six levels deep.
+const BRACKETS_MAX: usize = 64;
+
+/// One configuration file that is sound YAML: one document, no key twice, no tags, no merge keys.
+#[derive(Clone, Debug)]
+pub struct Document {
+    file: String,
+    text: String,
+    root: Node,
+}
+
+impl Document {
+    /// Reads `text`; `file` is its name in complaints. An empty text is a document without keys.
+    pub fn parse(file: &str, text: &str) -> Result<Document, Complaint> {
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text).to_owned();
+        let mut document = Document { file: file.to_owned(), text, root: Node::Nothing };
+        document.check_characters()?;
+        let used = Used::default();
+        let walked = Walk { used: &used }.deserialize(Deserializer::from_str(&document.text));
+        document.root = walked.map_err(|error| {
+            let place = place_of(&error);
+            let text = used.refused.take().unwrap_or_else(|| {
+                let at_tab = place.is_some_and(|place| document.tab_stands_at(place));
+                let hint = if at_tab { " (a tab: indent with spaces)" } else { "" };
+                format!("not valid YAML: {}{hint}", sentence(&error))
+            });
+            let second = if place.is_none() { document.second_document() } else { None };
+            second.unwrap_or_else(|| document.complaint(place, text))
+        })?;
+        if matches!(document.root, Node::Scalar | Node::List(_)) {
+            return Err(document.root().refuse("expected keys, such as `listen: :9847`"));
+        }
+        Ok(document)
+    }
+
+    /// As [`Document::parse`], from a file's bytes, which may be anything.
+    pub fn from_bytes(file: &str, bytes: &[u8]) -> Result<Document, Complaint> {
+        let whole = |text| Complaint { file: file.to_owned(), text, spot: None };
+        if bytes.len() > FILE_BYTES_MAX {
+            return Err(whole("larger than 256 KiB".into()));
+        }
+        match std::str::from_utf8(bytes) {
+            Ok(text) => Document::parse(file, text),
+            Err(error) => {
+                let sound = String::from_utf8_lossy(&bytes[..error.valid_up_to()]);
+                let line = sound.matches('\n').count() + 1;
+                Err(whole(format!("line {line} is not UTF-8: save the file as UTF-8")))
+            }
+        }
+    }
+
+    pub fn root(&self) -> Section<'_> {
+        Section { document: self, node: &self.root, path: Vec::new(), title: None }
+    }
+
+    /// Size, characters that YAML forbids, and the depth of brackets.
+    fn check_characters(&self) -> Result<(), Complaint> {
+        if self.text.len() > FILE_BYTES_MAX {
+            let text = "larger than 256 KiB".into();
+            return Err(Complaint { file: self.file.clone(), text, spot: None });
+        }
+        let (mut line, mut column, mut depth) = (1, 1, 0_usize);
+        for c in self.text.chars() {
+            match c {
+                '[' | '{' => depth += 1,
+                ']' | '}' => depth = depth.saturating_sub(1),
+                // Brackets in prose and patterns needn't match; those of YAML end with a document.
+                '\t' | '\n' | '\r' | '\u{85}' => {}
+                c if c.is_control() || matches!(c, '\u{feff}' | '\u{fffe}' | '\u{ffff}') => {
+                    let text = format!("character U+{:04X} is not allowed in YAML", c as u32);
+                    return Err(self.complaint(Some((line, column)), text));
+                }
+                _ => {}
+            }
+            if depth > BRACKETS_MAX {
+                return Err(self.complaint(Some((line, column)), "brackets are nested too deep"));
+            }
+            (line, column) = if c == '\n' { (line + 1, 1) } else { (line, column + 1) };
+        }
+        Ok(())
+    }
+
+    fn tab_stands_at(&self, (line, column): (usize, usize)) -> bool {
+        let line = self.text.lines().nth(line.saturating_sub(1)).unwrap_or("");
+        line.chars().nth(column.saturating_sub(1)) == Some('\t')
+    }
+
+    /// The complaint about a second document, at its place.
+    fn second_document(&self) -> Option<Complaint> {
+        let second = Deserializer::from_str(&self.text).nth(1)?;
+        let place = Here.deserialize(second).err().as_ref().and_then(place_of);
+        Some(self.complaint(place, "a second document starts here: everything goes into one"))
+    }
+
+    fn complaint(&self, place: Option<(usize, usize)>, text: impl Into<String>) -> Complaint {
+        let spot = place.map(|(line, column)| Spot::new(&self.text, line, column));
+        Complaint { file: self.file.clone(), text: text.into(), spot }
+    }
+
+    /// Runs the event stream to `path` and gives the error that `seed` raises there.
+    fn raise<S>(&self, path: &[Step], seed: S) -> Option<serde_yaml::Error>
+    where
+        S: for<'de> DeserializeSeed<'de>,
+    {
+        To { path, seed }.deserialize(Deserializer::from_str(&self.text)).err()
+    }
+}
+
+fn place_of(error: &serde_yaml::Error) -> Option<(usize, usize)> {
+    error.location().map(|at| (at.line(), at.column()))
+}
+
+/// A place in a document: the root, the value of a key, or an item of a list.
+#[derive(Clone, Debug)]
+pub struct Section<'a> {
+    document: &'a Document,
+    node: &'a Node,
+    path: Vec<Step>,
+    /// How complaints call it: ``probe `fast` ``.
+    title: Option<String>,
+}
+
+impl<'a> Section<'a> {
+    /// Names the place, and all below it, for complaints: ``probe `fast` ``.
+    #[must_use]
+    pub fn titled(mut self, title: impl Into<String>) -> Self {
+        self.title = Some(title.into());
+        self
+    }
+
+    /// The value of `key`; `None` where there is no such key here.
+    pub fn get(&self, key: &str) -> Option<Section<'a>> {
+        let Node::Map(entries) = self.node else { return None };
+        let (_, node) = entries.iter().find(|(name, _)| name == key)?;
+        let title = self.title.clone().or_else(|| Some(format!("`{key}`")));
+        Some(self.below(Step::Key(key.to_owned()), node).titled_as(title))
+    }
+
+    /// The items of the list here; none where nothing is here.
+    pub fn items(&self) -> Result<Vec<Section<'a>>, Complaint> {
+        match self.node {
+            Node::List(nodes) => Ok(nodes
+                .iter()
+                .enumerate()
+                .map(|(i, node)| self.below(Step::Item(i), node).titled_as(self.title.clone()))
+                .collect()),
+            Node::Nothing => Ok(Vec::new()),
+            Node::Scalar | Node::Map(_) => Err(self.refuse_here("expected a list (`- ...`)")),
+        }
+    }
+
+    /// The keys here in their order; none where nothing is here.
+    pub fn keys(&self) -> Result<Vec<&'a str>, Complaint> {
+        match self.node {
+            Node::Map(entries) => Ok(entries.iter().map(|(key, _)| key.as_str()).collect()),
+            Node::Nothing => Ok(Vec::new()),
+            Node::Scalar | Node::List(_) => Err(self.refuse_here("expected keys (`key: value`)")),
+        }
+    }
+
+    /// Refuses every key but these.
+    pub fn only(&self, known: &[&str]) -> Result<(), Complaint> {
+        match self.keys()?.into_iter().find(|key| !known.contains(key)) {
+            None => Ok(()),
+            Some(key) => {
+                Err(self.refuse_key(key, format!("unknown key `{key}`{}", self.of(key, known))))
+            }
+        }
+    }
+
+    /// Reads what is here as `T`. Derive `T` with `#[serde(deny_unknown_fields)]`: the keys that it
+    /// knows are those that it has fields for. Quantities are read by `config::read`.
+    ///
+    /// # Errors
+    /// With the place of the very value or key that is wrong.
+    pub fn read<T: DeserializeOwned>(&self) -> Result<T, Complaint> {
+        let seed = To { path: &self.path, seed: PhantomData::<T> };
+        match seed.deserialize(Deserializer::from_str(&self.document.text)) {
+            Ok(Some(value)) => Ok(value),
+            Ok(None) => Err(self.refuse_here("nothing is here")),
+            Err(error) => {
+                let text = super::read::explain(&error, self.key(), self.title.as_deref());
+                Err(self.document.complaint(place_of(&error), text))
+            }
+        }
+    }
+
+    /// Line and column of what is here, counted from 1.
+    pub fn place(&self) -> (usize, usize) {
+        let error = self.document.raise(&self.path, Here);
+        error.as_ref().and_then(place_of).unwrap_or((1, 1))
+    }
+
+    /// A complaint about what is here.
+    pub fn refuse(&self, text: impl Into<String>) -> Complaint {
+        self.document.complaint(Some(self.place()), text)
+    }
+
+    /// A complaint about the value of `key`, which it names; about what is here where there is none.
+    pub fn refuse_value(&self, key: &str, text: impl std::fmt::Display) -> Complaint {
+        let of = self.title.as_ref().map_or(String::new(), |title| format!(" of {title}"));
+        self.get(key).as_ref().unwrap_or(self).refuse(format!("`{key}`{of}: {text}"))
+    }
+
+    /// A complaint at the key itself.
+    fn refuse_key(&self, key: &str, text: String) -> Complaint {
+        let error = self.document.raise(&self.path, KeyHere(key));
+        self.document.complaint(error.as_ref().and_then(place_of), text)
+    }
+
+    fn refuse_here(&self, text: &str) -> Complaint {
+        self.refuse(match &self.title {
+            Some(title) => format!("{title}: {text}"),
+            None => text.to_owned(),
+        })
+    }
+
+    fn of(&self, key: &str, known: &[&str]) -> String {
+        let place = self.title.as_ref().map_or(String::new(), |title| format!(" in {title}"));
+        place + &hint(key, known)
+    }
+
+    fn key(&self) -> Option<&str> {
+        match self.path.last()? {
+            Step::Key(key) => Some(key),
+            Step::Item(_) => None,
+        }
+    }
+
+    fn below(&self, step: Step, node: &'a Node) -> Section<'a> {
+        let mut path = self.path.clone();
+        path.push(step);
+        Section { document: self.document, node, path, title: None }
+    }
+
+    fn titled_as(self, title: Option<String>) -> Self {
+        Self { title, ..self }
+    }
+}

@@ -1,4 +1,10 @@
 //! Floor 2: what was typed, with its place; and the core settings. Kinds read their own options.
 
+pub mod complaint;
 pub mod document;
+pub mod hours;
+mod navigate;
+pub mod read;
+mod rules;
 pub mod settings;
+pub mod watch;

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use serde::Deserialize;
+
 use crate::base::units::{Bytes, Rate, Seconds};
 use crate::model::job::EngineKind;
 
@@ -32,28 +34,33 @@ pub struct SampleSettings {
     pub devices_max: usize,
 }
 
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Filter {
     pub include: Vec<String>,
     pub exclude: Vec<String>,
 }
 
 /// What an operator declares of a disk that the kernel can't know.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct DiskSettings {
     pub media: Option<Media>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Media {
     Hdd,
     Ssd,
     Nvme,
 }
 
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct LinkSettings {
     /// Line rate of one direction.
+    #[serde(deserialize_with = "super::read::optional")]
     pub rate: Option<Rate>,
 }
 
@@ -109,7 +116,8 @@ pub struct Hours {
     pub utc_offset: i32,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum FirstRun {
     /// A first pass at start: by hand.
     Now,
@@ -143,6 +151,8 @@ impl Default for GuardSettings {
     }
 }
 
+/// Name of the target that is there when none is configured.
+pub const DEFAULT_TARGET: &str = "root";
 /// Budget of a target where none is set: 2 GiB a day.
 pub const BUDGET_DEFAULT: Bytes = Bytes(2 << 30);
 

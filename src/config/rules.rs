@@ -1,0 +1,407 @@
+//! The rules of the core keys: what may stand in the file, and what each complaint says.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+use super::complaint::{Complaint, hint};
+use super::document::{Document, Section};
+use super::hours::utc_offset;
+use super::read::{one_or_many, optional};
+use super::settings::{
+    BUDGET_DEFAULT, DEFAULT_TARGET, Filter, GuardSettings, Hours, ProbeSettings, SampleSettings,
+    Settings, TargetSettings,
+};
+use crate::base::units::{Bytes, GIB, MIB, Ratio, Seconds};
+use crate::model::job::EngineKind;
+
+const TARGETS_MAX: usize = 32;
+const PROBES_MAX: usize = 64;
+const ADDRESSES_MAX: usize = 16;
+const SPANS_MAX: usize = 32;
+const NAME_CHARS_MAX: usize = 64;
+const TICK: Allowed<Seconds> = Allowed { from: Seconds(1.0), to: Seconds(60.0), said: "1s to 1m" };
+const DEVICES: Allowed<usize> = Allowed { from: 1, to: 4096, said: "1 to 4096" };
+const INTERVAL: Allowed<Seconds> =
+    Allowed { from: Seconds(10.0), to: Seconds(30.0 * 86_400.0), said: "10s to 30d" };
+/// Below the least a device's own cache answers.
+const BALLAST: Allowed<Bytes> =
+    Allowed { from: Bytes(64 * MIB), to: Bytes(1024 * GIB), said: "64MiB to 1TiB" };
+const BUDGET: Allowed<Bytes> =
+    Allowed { from: Bytes(MIB), to: Bytes(1 << 50), said: "1MiB to 1PiB" };
+const RESERVE: Allowed<Bytes> = Allowed { from: Bytes(0), to: Bytes(1 << 50), said: "0 to 1PiB" };
+const SHARE: Allowed<Ratio> = Allowed { from: Ratio(0.0), to: Ratio(0.9), said: "0% to 90%" };
+
+impl Settings {
+    /// Reads and checks the core keys. `kinds` are the probe kinds there are; each probe may have
+    /// its kind's own section, which [`Settings::options`] finds.
+    pub fn read(document: &Document, kinds: &[&str]) -> Result<Settings, Complaint> {
+        let root = document.root();
+        root.only(&[
+            "listen",
+            "sample",
+            "disks",
+            "links",
+            "targets",
+            "probes",
+            "guard",
+            "first_run",
+        ])?;
+        let plain = Settings::default();
+        let targets = targets(&root)?;
+        Ok(Settings {
+            listen: listen(&root)?.unwrap_or(plain.listen),
+            sample: sample(&root)?,
+            probes: probes(&root, &targets, kinds)?,
+            targets,
+            guard: guard(&root)?,
+            first_run: read_or(&root, "first_run", plain.first_run)?,
+        })
+    }
+
+    /// The options of a probe, under its kind's name; `None`: it has none of its own.
+    pub fn options<'a>(document: &'a Document, probe: &ProbeSettings) -> Option<Section<'a>> {
+        let section = document.root().get("probes")?.items().ok()?.into_iter().nth(probe.index)?;
+        section.titled(format!("probe `{}`", probe.name)).get(&probe.kind)
+    }
+}
+
+/// The value of `key`; `otherwise` where there is none.
+fn read_or<T: DeserializeOwned>(
+    section: &Section<'_>,
+    key: &str,
+    otherwise: T,
+) -> Result<T, Complaint> {
+    section.get(key).map_or(Ok(otherwise), |value| value.read())
+}
+
+fn listen(root: &Section<'_>) -> Result<Option<Vec<String>>, Complaint> {
+    #[derive(Deserialize)]
+    struct Listen(#[serde(deserialize_with = "one_or_many")] Vec<String>);
+
+    let Some(section) = root.get("listen") else { return Ok(None) };
+    let Listen(addresses) = section.read()?;
+    let refuse = |text: String| Err(section.refuse(format!("`listen`: {text}")));
+    if addresses.is_empty() || addresses.len() > ADDRESSES_MAX {
+        return refuse(format!("expected 1 to {ADDRESSES_MAX} addresses (:9847)"));
+    }
+    for (i, address) in addresses.iter().enumerate() {
+        if let Err(text) = check_address(address) {
+            let item = section.items().ok().and_then(|items| items.into_iter().nth(i));
+            return Err(item.unwrap_or(section).refuse(format!("`listen`: {text}")));
+        }
+        if addresses[..i].contains(address) {
+            return refuse(format!("`{address}` is there twice"));
+        }
+    }
+    Ok(Some(addresses))
+}
+
+/// `:9847`, `127.0.0.1:9847`, `[::1]:9847`, `localhost:9847`.
+pub(super) fn check_address(text: &str) -> Result<(), String> {
+    let bad = || format!("`{text}` is not an address (write :9847, 127.0.0.1:9847, [::1]:9847)");
+    if text.parse::<SocketAddr>().is_ok() {
+        return Ok(());
+    }
+    let (host, port) = text.rsplit_once(':').ok_or_else(bad)?;
+    let digits = !port.is_empty() && port.bytes().all(|b| b.is_ascii_digit());
+    let sound_host = host.is_empty() || host == "localhost";
+    if digits && sound_host && port.parse::<u16>().is_ok() { Ok(()) } else { Err(bad()) }
+}
+
+fn sample(root: &Section<'_>) -> Result<SampleSettings, Complaint> {
+    #[derive(Default, Deserialize)]
+    #[serde(default, deny_unknown_fields)]
+    struct Keys {
+        #[serde(deserialize_with = "optional")]
+        every: Option<Seconds>,
+        devices_max: Option<usize>,
+        disks: Filter,
+        links: Filter,
+    }
+
+    let plain = SampleSettings::default();
+    let mut settings = SampleSettings { disks: by_name(root, "disks")?, ..plain };
+    settings.links = by_name(root, "links")?;
+    let Some(section) = root.get("sample") else { return Ok(settings) };
+    let keys: Keys = section.read()?;
+    settings.every = TICK.check(&section, "every", keys.every.unwrap_or(settings.every))?;
+    let devices_max = keys.devices_max.unwrap_or(settings.devices_max);
+    settings.devices_max = DEVICES.check(&section, "devices_max", devices_max)?;
+    for (key, filter) in [("disks", &keys.disks), ("links", &keys.links)] {
+        for pattern in filter.include.iter().chain(&filter.exclude) {
+            if pattern.is_empty() || pattern.chars().any(|c| c.is_whitespace() || c == '/') {
+                let text = format!("`{pattern}` is not a pattern of device names (sd*, nvme?n1)");
+                return Err(section.refuse_value(key, text));
+            }
+        }
+    }
+    settings.disk_filter = keys.disks;
+    settings.link_filter = keys.links;
+    Ok(settings)
+}
+
+/// What is declared of devices, by kernel name.
+fn by_name<T: DeserializeOwned>(
+    root: &Section<'_>,
+    key: &str,
+) -> Result<BTreeMap<String, T>, Complaint> {
+    let mut found = BTreeMap::new();
+    let Some(section) = root.get(key) else { return Ok(found) };
+    for name in section.keys()? {
+        if let Some(device) = section.get(name) {
+            found.insert(name.to_owned(), device.titled(format!("`{key}.{name}`")).read()?);
+        }
+    }
+    Ok(found)
+}
+
+fn targets(root: &Section<'_>) -> Result<Vec<TargetSettings>, Complaint> {
+    let Some(section) = root.get("targets") else { return Ok(Vec::new()) };
+    let items = section.items()?;
+    at_most(&section, "targets", items.len(), TARGETS_MAX)?;
+    let mut targets: Vec<TargetSettings> = Vec::new();
+    for item in items {
+        let target = target(item.clone())?;
+        let item = item.titled(format!("target `{}`", target.name));
+        if targets.iter().any(|other| other.name == target.name) {
+            return Err(item.refuse_value("name", "another target has this name"));
+        }
+        if let Some(other) = targets.iter().find(|other| other.path == target.path) {
+            let text = format!("target `{}` has this path: they would share a file", other.name);
+            return Err(item.refuse_value("path", text));
+        }
+        targets.push(target);
+    }
+    Ok(targets)
+}
+
+fn target(item: Section<'_>) -> Result<TargetSettings, Complaint> {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Keys {
+        name: String,
+        path: PathBuf,
+        writes: Option<bool>,
+        #[serde(default, deserialize_with = "optional")]
+        ballast: Option<Bytes>,
+        #[serde(default, deserialize_with = "optional")]
+        budget: Option<Bytes>,
+        #[serde(default)]
+        wake: bool,
+    }
+
+    let (item, _) = named(item, "target")?;
+    let keys: Keys = item.read()?;
+    check_path(&item, &keys.path)?;
+    if let Some(ballast) = keys.ballast {
+        BALLAST.check(&item, "ballast", ballast)?;
+    }
+    if keys.budget == Some(Bytes(0)) {
+        return Err(item.refuse_value("budget", "nothing could be written: say `writes: false`"));
+    }
+    let budget = BUDGET.check(&item, "budget", keys.budget.unwrap_or(BUDGET_DEFAULT))?;
+    if is_device(&keys.path) && (keys.writes == Some(true) || keys.ballast.is_some()) {
+        let key = if keys.writes == Some(true) { "writes" } else { "ballast" };
+        return Err(item.refuse_value(key, "raw devices are only ever read: name a directory"));
+    }
+    Ok(TargetSettings {
+        name: keys.name,
+        path: keys.path,
+        writes: keys.writes,
+        ballast: keys.ballast,
+        budget,
+        wake: keys.wake,
+        is_default: false,
+    })
+}
+
+fn check_path(item: &Section<'_>, path: &Path) -> Result<(), Complaint> {
+    let shown = path.display();
+    if !path.is_absolute() {
+        return Err(item.refuse_value("path", format!("`{shown}` must start with `/`")));
+    }
+    if path.components().any(|part| part == std::path::Component::ParentDir) {
+        return Err(item.refuse_value("path", format!("`{shown}` must not contain `..`")));
+    }
+    Ok(())
+}
+
+fn is_device(path: &Path) -> bool {
+    path.starts_with("/dev") && !path.starts_with("/dev/shm")
+}
+
+fn probes(
+    root: &Section<'_>,
+    targets: &[TargetSettings],
+    kinds: &[&str],
+) -> Result<Option<Vec<ProbeSettings>>, Complaint> {
+    let Some(section) = root.get("probes") else { return Ok(None) };
+    let items = section.items()?;
+    at_most(&section, "probes", items.len(), PROBES_MAX)?;
+    let mut names: Vec<String> = Vec::new();
+    let mut probes = Vec::new();
+    for (index, item) in items.into_iter().enumerate() {
+        let (item, name) = named(item, "probe")?;
+        if names.contains(&name) {
+            return Err(item.refuse_value("name", "another probe has this name"));
+        }
+        names.push(name.clone());
+        if let Some(probe) = probe(&item, targets, kinds)? {
+            probes.push(ProbeSettings { name, index, ..probe });
+        }
+    }
+    Ok(Some(probes))
+}
+
+/// One probe; `None`: it is switched off. Its name and place are the caller's.
+fn probe(
+    item: &Section<'_>,
+    targets: &[TargetSettings],
+    kinds: &[&str],
+) -> Result<Option<ProbeSettings>, Complaint> {
+    /// Other keys than these are looked at before: which they are depends on the kind.
+    #[derive(Deserialize)]
+    struct Keys {
+        kind: String,
+        target: Option<String>,
+        #[serde(default, deserialize_with = "optional")]
+        every: Option<Seconds>,
+        engine: Option<EngineKind>,
+        enabled: Option<bool>,
+    }
+
+    let core = ["name", "kind", "target", "every", "engine", "enabled"];
+    let keys: Keys = item.read()?;
+    if !kinds.contains(&keys.kind.as_str()) {
+        let text = format!("there is no kind `{}`{}", keys.kind, hint(&keys.kind, kinds));
+        return Err(item.refuse_value("kind", text));
+    }
+    for other in item.keys()?.into_iter().filter(|key| kinds.contains(key)) {
+        if other != keys.kind {
+            let text = format!("options of another kind: this probe is of kind `{}`", keys.kind);
+            return Err(item.refuse_value(other, text));
+        }
+    }
+    item.only(&[&core[..], &[keys.kind.as_str()]].concat())?;
+    let target = probe_target(item, keys.target, targets)?;
+    if let Some(every) = keys.every {
+        INTERVAL.check(item, "every", every)?;
+    }
+    let (name, index) = (String::new(), 0);
+    Ok(keys.enabled.unwrap_or(true).then_some(ProbeSettings {
+        name,
+        kind: keys.kind,
+        target,
+        every: keys.every,
+        engine: keys.engine,
+        index,
+    }))
+}
+
+/// The target that a probe names, or the only one there is.
+fn probe_target(
+    item: &Section<'_>,
+    named: Option<String>,
+    targets: &[TargetSettings],
+) -> Result<String, Complaint> {
+    let known: Vec<&str> = match targets {
+        [] => vec![DEFAULT_TARGET],
+        some => some.iter().map(|target| target.name.as_str()).collect(),
+    };
+    match (named, &known[..]) {
+        (Some(name), _) if known.contains(&name.as_str()) => Ok(name),
+        (Some(name), _) => {
+            let text = format!("there is no target `{name}`{}", hint(&name, &known));
+            Err(item.refuse_value("target", text))
+        }
+        (None, [only]) => Ok((*only).to_owned()),
+        (None, _) => Err(item.refuse_value("target", "missing: there are several targets")),
+    }
+}
+
+fn guard(root: &Section<'_>) -> Result<GuardSettings, Complaint> {
+    #[derive(Default, Deserialize)]
+    #[serde(default, deny_unknown_fields)]
+    struct Keys {
+        probes: Option<bool>,
+        dry_run: Option<bool>,
+        #[serde(deserialize_with = "one_or_many")]
+        allowed_hours: Vec<String>,
+        #[serde(deserialize_with = "one_or_many")]
+        blackout: Vec<String>,
+        time_zone: Option<String>,
+        #[serde(deserialize_with = "optional")]
+        reserve: Option<Bytes>,
+        #[serde(deserialize_with = "optional")]
+        reserve_share: Option<Ratio>,
+    }
+
+    let plain = GuardSettings::default();
+    let Some(section) = root.get("guard") else { return Ok(plain) };
+    let keys: Keys = section.read()?;
+    let zone = keys.time_zone.as_deref().unwrap_or("UTC");
+    let zone = utc_offset(zone).map_err(|text| section.refuse_value("time_zone", text))?;
+    let spans = |key: &str, texts: Vec<String>| {
+        at_most(&section, key, texts.len(), SPANS_MAX)?;
+        let parse = |text: &String| Hours::parse(text, zone);
+        texts
+            .iter()
+            .map(parse)
+            .collect::<Result<_, _>>()
+            .map_err(|text| section.refuse_value(key, text))
+    };
+    let reserve = keys.reserve.unwrap_or(plain.reserve);
+    let share = keys.reserve_share.unwrap_or(Ratio(plain.reserve_share));
+    Ok(GuardSettings {
+        probes: keys.probes.unwrap_or(plain.probes),
+        dry_run: keys.dry_run.unwrap_or(plain.dry_run),
+        allowed_hours: spans("allowed_hours", keys.allowed_hours)?,
+        blackout: spans("blackout", keys.blackout)?,
+        reserve_share: SHARE.check(&section, "reserve_share", share)?.0,
+        reserve: RESERVE.check(&section, "reserve", reserve)?,
+    })
+}
+
+/// The item's name, checked, and the item titled by it.
+fn named<'a>(item: Section<'a>, what: &str) -> Result<(Section<'a>, String), Complaint> {
+    let item = item.titled(format!("this {what}"));
+    item.keys()?;
+    let Some(section) = item.get("name") else {
+        return Err(item.refuse(format!("this {what} has no `name`")));
+    };
+    let name: String = section.read()?;
+    let in_label = |c: char| c.is_ascii_alphanumeric() || "_.-".contains(c);
+    if name.is_empty() || name.len() > NAME_CHARS_MAX || !name.chars().all(in_label) {
+        let text = format!("`{name}` is not a name (1 to {NAME_CHARS_MAX} of A-Z a-z 0-9 _ . -)");
+        return Err(item.refuse_value("name", text));
+    }
+    Ok((item.titled(format!("{what} `{name}`")), name))
+}
+
+fn at_most(section: &Section<'_>, key: &str, count: usize, max: usize) -> Result<(), Complaint> {
+    if count <= max {
+        return Ok(());
+    }
+    Err(section.refuse(format!("`{key}`: {count} are more than {max}")))
+}
+
+/// What a value may be, also as people write it.
+struct Allowed<T> {
+    from: T,
+    to: T,
+    said: &'static str,
+}
+
+impl<T: PartialOrd> Allowed<T> {
+    /// Not-a-number is never allowed.
+    fn check(&self, section: &Section<'_>, key: &str, value: T) -> Result<T, Complaint> {
+        if value >= self.from && value <= self.to {
+            return Ok(value);
+        }
+        Err(section.refuse_value(key, format!("must be {}", self.said)))
+    }
+}
