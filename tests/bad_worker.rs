@@ -24,6 +24,7 @@ use loadline::worker::child::{Service, serve};
 use loadline::worker::parent::ProcessRunner;
 use loadline::worker::tasks::Perform;
 use loadline::worker::{Desk, Ended, Patience, Runner, Stop};
+use loadline::workload::Watch;
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

@@ -20,8 +20,12 @@ use fuser::{
 };
 use loadline::base::clock::SystemClock;
 use loadline::base::fault::{Fault, FaultKind};
-use loadline::model::job::{Job, LINE_BYTES_MAX, Place, Target, Task, WIRE_VERSION, What};
+use loadline::base::units::{Bytes, Seconds};
+use loadline::model::job::{
+    Job, LINE_BYTES_MAX, Place, Region, Run, Target, Task, WIRE_VERSION, What,
+};
 use loadline::model::outcome::{Outcome, Reply, Skip};
+use loadline::probe;
 use loadline::worker::parent::ProcessRunner;
 use loadline::worker::stuck::Stuck;
 use loadline::worker::{Ended, Patience, Runner, Stop};
@@ -208,6 +212,44 @@ fn a_save_through_a_worker_is_on_disk_when_it_is_answered() {
         panic!("{ended:?}")
     };
     assert_eq!(content, "content");
+}
+
+#[test]
+fn confined_workers_lay_out_inspect_run_and_give_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let target = Target { name: "t".into(), place: Place::Directory(dir.path().into()) };
+    let reply = |task| {
+        let job = Job { v: WIRE_VERSION, polite: true, task };
+        match runner("serve").run(&job, AMPLE, &Stop::default(), &mut |_| {}) {
+            Ended::Replied(reply) => reply,
+            other => panic!("{other:?}"),
+        }
+    };
+    let (bytes, reserve) = (Bytes(4 << 20), Bytes(0));
+    let laid_out = reply(Task::LayOut { target: target.clone(), bytes, reserve, seed: 1 });
+    assert!(matches!(laid_out, Reply::LaidOut { written } if written >= bytes), "{laid_out:?}");
+    let (procfs, sysfs) = ("/proc".into(), "/sys".into());
+    let inspected = reply(Task::Inspect { target: target.clone(), procfs, sysfs });
+    let Reply::Inspected(found) = inspected else { panic!("{inspected:?}") };
+    assert_eq!(found.ballast, Some(bytes));
+    let shape = (probe::kind("latency").unwrap().read)(None).unwrap();
+    let ran = reply(Task::Run(Run {
+        kind: "latency".into(),
+        target: target.clone(),
+        region: Region::Ballast(bytes),
+        legs: shape.legs,
+        engine: None,
+        seed: 1,
+        devices: found.devices,
+        reserve,
+        procfs: "/proc".into(),
+        quiet: Seconds(0.0),
+    }));
+    let Reply::Ran(Outcome::Done(done)) = ran else { panic!("{ran:?}") };
+    assert!(done.legs.iter().all(|leg| leg.errors == 0), "{done:?}");
+    let given_back = reply(Task::GiveBack { target });
+    assert!(matches!(given_back, Reply::GivenBack { freed } if freed >= bytes), "{given_back:?}");
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
 }
 
 #[test]

@@ -18,6 +18,7 @@ use crate::base::fault::{Fault, FaultKind};
 use crate::host::sandbox;
 use crate::model::job::{Job, What};
 use crate::model::outcome::Reply;
+use crate::workload::Watch;
 
 /// How a worker serves its one job.
 #[derive(Clone)]

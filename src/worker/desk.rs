@@ -4,27 +4,23 @@
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::event::{EventfdFlags, eventfd};
 
 use super::Stop;
-use crate::model::job::{Progress, What};
+use crate::model::job::What;
 use crate::model::outcome::Reply;
-use crate::workload::Live;
+use crate::workload::{Live, Watch};
 
 /// Events kept for a reader that is slow; a run has a handful besides progress.
 const EVENTS_MAX: usize = 64;
-
-type Gauge = Box<dyn Fn() -> Option<Progress> + Send>;
 
 /// Between the task's thread and the control thread.
 pub struct Desk {
     stop: Stop,
     tray: Mutex<Tray>,
-    gauge: Mutex<Option<Gauge>>,
-    /// Where a run leaves its numbers.
-    pub(super) live: Arc<Live>,
+    live: Live,
     /// Wakes the control thread.
     pub(super) bell: OwnedFd,
 }
@@ -38,28 +34,7 @@ struct Tray {
 impl Desk {
     pub(super) fn new(stop: Stop) -> io::Result<Self> {
         let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        Ok(Self { stop, tray: Mutex::default(), gauge: Mutex::default(), live: Arc::default(), bell })
-    }
-
-    /// True once the daemon wants an end: tasks look at least ten times a second.
-    pub fn stopped(&self) -> bool {
-        self.stop.is_set()
-    }
-
-    /// Sends an event. Where the reader is far behind it is dropped: events inform, the outcome counts.
-    pub fn event(&self, what: What) {
-        let mut tray = self.tray();
-        if tray.events.len() < EVENTS_MAX {
-            tray.events.push_back(what);
-            drop(tray);
-            self.ring();
-        }
-    }
-
-    /// From now on `gauge` says each second how far the task is; `None` from it says nothing.
-    /// It is called on the control thread and must not wait for I/O.
-    pub fn show(&self, gauge: impl Fn() -> Option<Progress> + Send + 'static) {
-        *self.gauge.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(gauge));
+        Ok(Self { stop, tray: Mutex::default(), live: Live::default(), bell })
     }
 
     pub(super) fn finish(&self, reply: Reply) {
@@ -79,8 +54,7 @@ impl Desk {
         let tray = self.tray();
         let idle = tray.events.is_empty() && tray.reply.is_none();
         drop(tray);
-        let gauge = self.gauge.lock().unwrap_or_else(PoisonError::into_inner);
-        idle.then(|| gauge.as_ref().and_then(|gauge| gauge()))?.map(What::Progress)
+        idle.then(|| self.live.progress())?.map(What::Progress)
     }
 
     fn tray(&self) -> MutexGuard<'_, Tray> {
@@ -93,10 +67,31 @@ impl Desk {
     }
 }
 
+impl Watch for Desk {
+    fn stopped(&self) -> bool {
+        self.stop.is_set()
+    }
+
+    /// Where the reader is far behind it is dropped: events inform, the outcome counts.
+    fn event(&self, what: What) {
+        let mut tray = self.tray();
+        if tray.events.len() < EVENTS_MAX {
+            tray.events.push_back(what);
+            drop(tray);
+            self.ring();
+        }
+    }
+
+    fn live(&self) -> &Live {
+        &self.live
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::base::units::Bytes;
+    use crate::model::job::Progress;
 
     fn layout(done: u64) -> What {
         What::Layout { done: Bytes(done), total: Bytes(9) }
@@ -119,7 +114,7 @@ mod tests {
     fn progress_never_queues_behind_a_slow_reader() {
         let desk = Desk::new(Stop::default()).unwrap();
         assert_eq!(desk.progress(), None, "nothing to show yet");
-        desk.show(|| Some(Progress::default()));
+        desk.live().publish(Some(Progress::default()));
         assert_eq!(desk.progress(), Some(What::Progress(Progress::default())));
         desk.event(layout(1));
         assert_eq!(desk.progress(), None);

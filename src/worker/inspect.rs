@@ -5,14 +5,17 @@ use std::io::{Seek, SeekFrom};
 use std::os::fd::AsFd;
 use std::path::Path;
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, StatVfsMountFlags, StatxFlags, fstatvfs, open};
+use rustix::fs::{
+    AtFlags, FileType, Mode, OFlags, StatVfsMountFlags, StatxFlags, fstatvfs, makedev, open,
+};
 
-use super::lower;
 use crate::base::fault::{Fault, FaultKind};
 use crate::base::units::{Bytes, Ratio};
 use crate::host::roots::Roots;
-use crate::model::job::{Backing, Place, Target};
+use crate::host::topology;
+use crate::model::job::{Place, Target};
 use crate::model::outcome::Inspection;
+use crate::workload::ballast;
 
 /// Inspects `target` on the host whose tables are under `procfs` and `sysfs`.
 ///
@@ -20,32 +23,55 @@ use crate::model::outcome::Inspection;
 /// Those of the look at the target itself, and of finding the mount it lies on.
 pub(super) fn inspect(target: &Target, procfs: &Path, sysfs: &Path) -> Result<Inspection, Fault> {
     let look = look(&target.place)?;
-    let mut found = Inspection {
+    let roots = Roots { procfs: procfs.into(), sysfs: sysfs.into(), ..Roots::default() };
+    match &target.place {
+        Place::Directory(path) => directory(path, &look, &roots),
+        Place::Device(path) => Ok(device(path, &look, &roots)),
+    }
+}
+
+fn directory(path: &Path, look: &Look, roots: &Roots) -> Result<Inspection, Fault> {
+    // mountinfo knows places, not the links that lead to them.
+    let place = path.canonicalize().map_err(|error| Fault::os(path.display(), &error))?;
+    let under = topology::resolve(roots, &place, Some(look.device))?;
+    Ok(Inspection {
+        mount_point: under.mount_point,
+        filesystem: under.filesystem,
+        source: under.source,
+        backing: under.backing,
+        copy_on_write: under.copy_on_write,
+        read_only: under.read_only || look.read_only,
+        size: look.size,
+        available: look.available,
+        inodes_free: look.inodes_free,
+        devices: under.devices,
+        ballast: ballast::size(path),
+    })
+}
+
+/// A raw device is mounted nowhere; it is its own source.
+fn device(path: &Path, look: &Look, roots: &Roots) -> Inspection {
+    let under = topology::under_node(roots, look.device);
+    Inspection {
         mount_point: String::new(),
         filesystem: String::new(),
-        source: String::new(),
-        backing: Backing::Unknown,
-        copy_on_write: false,
+        source: path.display().to_string(),
+        backing: under.backing,
+        copy_on_write: under.copy_on_write,
         read_only: look.read_only,
         size: look.size,
         available: look.available,
         inodes_free: look.inodes_free,
-        devices: Vec::new(),
+        devices: under.devices,
         ballast: None,
-    };
-    let roots = Roots { procfs: procfs.into(), sysfs: sysfs.into(), ..Roots::default() };
-    lower::resolve(&target.place, look.device, &roots, &mut found)?;
-    if let Place::Directory(path) = &target.place {
-        found.ballast = lower::ballast_size(path);
     }
-    Ok(found)
 }
 
 /// What the target itself says; the rest of an inspection comes from the host's tables.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Look {
-    /// Major and minor number of the device that the target is on, or is.
-    pub(super) device: (u32, u32),
+    /// `st_dev` of a directory, `st_rdev` of a device.
+    pub(super) device: u64,
     pub(super) size: Bytes,
     pub(super) available: Bytes,
     pub(super) inodes_free: Option<Ratio>,
@@ -69,11 +95,10 @@ pub(super) fn look(place: &Place) -> Result<Look, Fault> {
     let stat = rustix::fs::statx(&file, "", AtFlags::EMPTY_PATH, wanted).map_err(at_path)?;
     match place {
         Place::Directory(_) => {
-            let device = (stat.stx_dev_major, stat.stx_dev_minor);
-            space(&file, device).map_err(at_path)
+            space(&file, makedev(stat.stx_dev_major, stat.stx_dev_minor)).map_err(at_path)
         }
         Place::Device(_) if FileType::from_raw_mode(stat.stx_mode.into()).is_block_device() => {
-            whole(file, (stat.stx_rdev_major, stat.stx_rdev_minor), path)
+            whole(file, makedev(stat.stx_rdev_major, stat.stx_rdev_minor), path)
         }
         Place::Device(_) => {
             let text = format!("{}: not a block device", path.display());
@@ -82,7 +107,7 @@ pub(super) fn look(place: &Place) -> Result<Look, Fault> {
     }
 }
 
-fn space(directory: &impl AsFd, device: (u32, u32)) -> Result<Look, rustix::io::Errno> {
+fn space(directory: &impl AsFd, device: u64) -> Result<Look, rustix::io::Errno> {
     let fs = fstatvfs(directory)?;
     let bytes = |blocks: u64| Bytes(blocks.saturating_mul(fs.f_frsize));
     Ok(Look {
@@ -96,7 +121,7 @@ fn space(directory: &impl AsFd, device: (u32, u32)) -> Result<Look, rustix::io::
 }
 
 /// A raw device is all there is: it has no free space, and is never written.
-fn whole(mut file: File, device: (u32, u32), path: &Path) -> Result<Look, Fault> {
+fn whole(mut file: File, device: u64, path: &Path) -> Result<Look, Fault> {
     let size = file.seek(SeekFrom::End(0)).map_err(|error| Fault::os(path.display(), &error))?;
     Ok(Look { device, size: Bytes(size), available: Bytes(0), inodes_free: None, read_only: true })
 }
@@ -111,9 +136,24 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let look = look(&Place::Directory(dir.path().into())).unwrap();
         let dev = std::fs::metadata(dir.path()).unwrap().dev();
-        assert_eq!(look.device, (rustix::fs::major(dev), rustix::fs::minor(dev)));
+        assert_eq!(look.device, dev);
         assert!(look.size.0 > 0 && look.available <= look.size);
         assert!(look.inodes_free.is_none_or(|share| share.0 > 0.0));
+    }
+
+    #[test]
+    fn an_inspection_finds_the_mount_through_a_link() {
+        let dir = tempfile::tempdir().unwrap();
+        let link = dir.path().join("link");
+        std::os::unix::fs::symlink("/proc/self", &link).unwrap();
+        let look_at = |path: &Path| {
+            let target = Target { name: "t".into(), place: Place::Directory(path.into()) };
+            inspect(&target, Path::new("/proc"), Path::new("/sys")).unwrap()
+        };
+        assert_eq!(look_at(&link).filesystem, "proc");
+        let plain = look_at(dir.path());
+        assert!(plain.size.0 > 0 && !plain.read_only && plain.ballast.is_none(), "{plain:?}");
+        assert!(dir.path().canonicalize().unwrap().starts_with(&plain.mount_point));
     }
 
     #[test]

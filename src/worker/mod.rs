@@ -12,7 +12,6 @@ use crate::model::outcome::Reply;
 pub mod child;
 mod desk;
 mod inspect;
-mod lower;
 pub mod parent;
 pub mod rehearse;
 mod save;
@@ -27,15 +26,25 @@ pub use talk::Patience;
 
 /// Asks for an end. Clones share it; once set it stays set.
 #[derive(Clone, Debug, Default)]
-pub struct Stop(Arc<AtomicBool>);
+pub struct Stop {
+    own: Arc<AtomicBool>,
+    above: Option<Arc<AtomicBool>>,
+}
 
 impl Stop {
+    /// One that can be set alone, and is set whenever this one is.
+    #[must_use]
+    pub fn below(&self) -> Self {
+        Self { own: Arc::default(), above: Some(Arc::clone(&self.own)) }
+    }
+
     pub fn set(&self) {
-        self.0.store(true, Ordering::Release);
+        self.own.store(true, Ordering::Release);
     }
 
     pub fn is_set(&self) -> bool {
-        self.0.load(Ordering::Acquire)
+        let set = |flag: &Arc<AtomicBool>| flag.load(Ordering::Acquire);
+        set(&self.own) || self.above.as_ref().is_some_and(set)
     }
 }
 

@@ -217,6 +217,7 @@ mod tests {
     use crate::base::units::Bytes;
     use crate::model::job::{Progress, WIRE_VERSION};
     use crate::worker::Desk;
+    use crate::workload::Watch;
 
     const AMPLE: Duration = Duration::from_secs(60);
     const PATIENCE: Patience = Patience { stop: Duration::ZERO, kill: AMPLE };
@@ -269,8 +270,7 @@ mod tests {
         let shown = Progress { leg: 3, ..Progress::default() };
         let expected = shown.clone();
         let runner = thread(move |desk| {
-            let shown = shown.clone();
-            desk.show(move || Some(shown.clone()));
+            desk.live().publish(Some(shown.clone()));
             while !desk.stopped() {
                 std::thread::yield_now();
             }

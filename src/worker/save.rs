@@ -1,7 +1,9 @@
 //! State files: saved as the old file or the new one, never torn and with nothing beside it; and
 //! read again.
 
+use std::fs::DirBuilder;
 use std::io::{self, Write};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use atomic_write_file::AtomicWriteFile;
@@ -23,12 +25,18 @@ pub(super) fn save(directory: &Path, name: &str, content: &str) -> Result<(), Fa
         .map_err(|error| Fault::os(path.display(), &error))
 }
 
-/// The text of `directory/name`; `None` where there is no such file.
+/// The text of `directory/name`; `None` where there is no such file. Makes the directory where it
+/// is missing, for its owner alone.
 ///
 /// # Errors
 /// The kind follows errno; `Malformed` where it is no text.
 pub(super) fn load(directory: &Path, name: &str) -> Result<Option<String>, Fault> {
     let path = place(directory, name)?;
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(directory)
+        .map_err(|error| Fault::os(directory.display(), &error))?;
     match read_file(&path) {
         Ok(bytes) => String::from_utf8(bytes).map(Some).map_err(|error| {
             Fault::new(FaultKind::Malformed, format!("{}: {error}", path.display()))

@@ -3,11 +3,15 @@
 use std::path::{Path, PathBuf};
 
 use super::desk::Desk;
-use super::{inspect, lower, save};
-use crate::base::fault::Fault;
+use super::{inspect, save};
+use crate::base::fault::{Fault, FaultKind};
 use crate::host::sandbox::Needs;
 use crate::model::job::{Job, Place, Run, Target, Task};
-use crate::model::outcome::Reply;
+use crate::model::outcome::{Outcome, Reply};
+use crate::probe;
+use crate::workload::Halt;
+use crate::workload::ballast::{Layout, give_back, lay_out};
+use crate::workload::ground::hold;
 
 /// Carries out tasks. Calls may hang; `desk` says when to stop, and takes events.
 pub trait Perform: Send + Sync {
@@ -25,9 +29,16 @@ impl Perform for RealTasks {
                 let inspection = inspect::inspect(target, procfs, sysfs);
                 reply(inspection.map(|i| Reply::Inspected(Box::new(i))))
             }
-            Task::LayOut { .. } => lower::lay_out(task, desk),
-            Task::Run(run) => Reply::Ran(lower::run(run, desk)),
-            Task::GiveBack { target } => lower::give_back(target),
+            Task::LayOut { target, bytes, reserve, seed } => {
+                let layout = Layout { bytes: *bytes, reserve: *reserve, seed: *seed };
+                let laid_out = hold(target).and_then(|held| lay_out(&held, &layout, desk));
+                laid_out.map_or_else(Halt::reply, |written| Reply::LaidOut { written })
+            }
+            Task::Run(run) => Reply::Ran(self::run(run, desk)),
+            Task::GiveBack { target } => {
+                let given_back = hold(target).and_then(|held| give_back(&held));
+                given_back.map_or_else(Halt::reply, |freed| Reply::GivenBack { freed })
+            }
             Task::Save { directory, name, content } => {
                 reply(save::save(directory, name, content).map(|()| Reply::Saved))
             }
@@ -35,6 +46,13 @@ impl Perform for RealTasks {
                 reply(save::load(directory, name).map(|content| Reply::Loaded { content }))
             }
         }
+    }
+}
+
+fn run(run: &Run, desk: &Desk) -> Outcome {
+    match probe::kind(&run.kind) {
+        Some(kind) => (kind.run)(run, desk),
+        None => Outcome::failed(FaultKind::Unsupported, format!("no probe kind `{}`", run.kind)),
     }
 }
 
@@ -51,7 +69,8 @@ pub(super) fn needs(job: &Job) -> Needs {
         Task::LayOut { target, .. } | Task::GiveBack { target } => place(target),
         Task::Run(run) => running(run),
         Task::Save { directory, .. } => (vec![directory.clone()], vec![]),
-        Task::Load { directory, .. } => (vec![], vec![directory.clone()]),
+        // The first start makes the directory, so that it may write where that will be.
+        Task::Load { directory, .. } => (there(directory).into_iter().collect(), vec![]),
     };
     Needs { write_below, read_below, polite: job.polite }
 }
@@ -63,6 +82,11 @@ fn running(run: &Run) -> (Vec<PathBuf>, Vec<PathBuf>) {
     let stats = run.devices.iter().filter_map(|device| device.stat.parent());
     read_below.extend(stats.map(Path::to_path_buf));
     (write_below, read_below)
+}
+
+/// The directory, or the nearest above it that is there.
+fn there(directory: &Path) -> Option<PathBuf> {
+    directory.ancestors().find(|path| path.exists()).map(Path::to_path_buf)
 }
 
 /// Raw devices are only ever read.
