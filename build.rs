@@ -1,5 +1,9 @@
 //! Puts the revision into the binary, read from the checkout without running git.
-#![allow(clippy::print_stdout, clippy::disallowed_methods, reason = "a build script speaks to cargo on standard output and reads the checkout")]
+#![allow(
+    clippy::print_stdout,
+    clippy::disallowed_methods,
+    reason = "a build script speaks to cargo on standard output and reads the checkout"
+)]
 
 use std::path::Path;
 

@@ -58,10 +58,9 @@ fn describe(plan: &Plan) -> String {
 fn next_run(plan: &Plan, probe: &PlannedProbe) -> String {
     match plan.settings.first_run {
         FirstRun::Now => "at start".into(),
-        FirstRun::Spread => format!(
-            "within {} of start",
-            humantime::format_duration(probe.every.duration())
-        ),
+        FirstRun::Spread => {
+            format!("within {} of start", humantime::format_duration(probe.every.duration()))
+        }
     }
 }
 

@@ -115,10 +115,9 @@ impl From<daemon::StartFault> for Failure {
     fn from(fault: daemon::StartFault) -> Self {
         match fault {
             daemon::StartFault::Config(complaint) => (*complaint).into(),
-            daemon::StartFault::Other(fault) => Self {
-                code: EXIT_FAULT,
-                text: format!("{fault}\n{}", fault.kind.advice()),
-            },
+            daemon::StartFault::Other(fault) => {
+                Self { code: EXIT_FAULT, text: format!("{fault}\n{}", fault.kind.advice()) }
+            }
         }
     }
 }
@@ -192,7 +191,8 @@ mod tests {
     #[test]
     fn listen_is_repeatable_and_serve_is_the_default() {
         let parsed =
-            Arguments::try_parse_from(["loadline", "--listen", ":1", "--listen", "[::1]:2"]).unwrap();
+            Arguments::try_parse_from(["loadline", "--listen", ":1", "--listen", "[::1]:2"])
+                .unwrap();
         assert!(parsed.command.is_none());
         assert_eq!(parsed.serve.listen, [":1", "[::1]:2"]);
     }

@@ -167,7 +167,8 @@ pub(super) fn run(arguments: DiskArguments, out: &mut dyn Write) -> Result<(), F
 fn profile(arguments: &DiskArguments) -> Result<Profile, Failure> {
     let usage = |text: String| Failure { code: EXIT_USAGE, text };
     let shape = disk::shape(arguments.profile.preset());
-    let base = shape.legs.first().map(disk::full).ok_or_else(|| usage("an empty profile".into()))?;
+    let base =
+        shape.legs.first().map(disk::full).ok_or_else(|| usage("an empty profile".into()))?;
     let reads = arguments.reads.map_or(base.reads, Ratio);
     let profile = Profile {
         reads,
@@ -223,8 +224,12 @@ fn inspect(runner: &ProcessRunner, target: &Target, stop: &Stop) -> Result<Inspe
         Ended::Replied(Reply::Failed(fault)) | Ended::Failed(fault) => {
             Err(daemon::StartFault::Other(fault).into())
         }
-        Ended::Replied(_) => Err(daemon::StartFault::Other(daemon::account::foreign_reply()).into()),
-        Ended::Hung(_) => Err(daemon::StartFault::Other(daemon::targets::hung(&target.name)).into()),
+        Ended::Replied(_) => {
+            Err(daemon::StartFault::Other(daemon::account::foreign_reply()).into())
+        }
+        Ended::Hung(_) => {
+            Err(daemon::StartFault::Other(daemon::targets::hung(&target.name)).into())
+        }
     }
 }
 

@@ -78,11 +78,10 @@ pub fn record(board: &Board, index: usize, began: Moment, now: Moment, outcome: 
         Outcome::Skipped { .. } => tracing::info!(probe = %name, "{}", headline(&outcome)),
         _ => tracing::warn!(probe = %name, "{}", headline(&outcome)),
     }
-    remember(&mut view.history, HistoryEntry {
-        at: now,
-        ok: matches!(outcome, Outcome::Done(_)),
-        text: headline(&outcome),
-    });
+    remember(
+        &mut view.history,
+        HistoryEntry { at: now, ok: matches!(outcome, Outcome::Done(_)), text: headline(&outcome) },
+    );
     match outcome {
         Outcome::Skipped { skip, .. } => {
             *view.skips.entry(skip).or_default() += 1;

@@ -101,23 +101,17 @@ fn samples(start: &Start<'_>, reading: &Reading) -> Vec<String> {
         line
     };
     let every = start.plan.settings.sample.every;
-    [
-        ("disks", of(ResourceClass::Disk)),
-        ("links", of(ResourceClass::Link)),
-    ]
-    .into_iter()
-    .filter(|(_, names)| !names.is_empty())
-    .map(|(what, names)| format!("{what}: {names}"))
-    .chain(std::iter::once(format!("TCP, CPU and pressure; everything every {every}")))
-    .collect()
+    [("disks", of(ResourceClass::Disk)), ("links", of(ResourceClass::Link))]
+        .into_iter()
+        .filter(|(_, names)| !names.is_empty())
+        .map(|(what, names)| format!("{what}: {names}"))
+        .chain(std::iter::once(format!("TCP, CPU and pressure; everything every {every}")))
+        .collect()
 }
 
 /// One look at each target, by a worker each: a hung one costs its deadline and no more.
 fn look(start: &Start<'_>) -> Vec<Result<Inspection, Fault>> {
-    let load = Task::Load {
-        directory: start.options.state.clone(),
-        name: state::FILE_NAME.into(),
-    };
+    let load = Task::Load { directory: start.options.state.clone(), name: state::FILE_NAME.into() };
     if let Err(fault) = ask(start, load) {
         tracing::warn!("{fault}: {}", fault.kind.advice());
     }
@@ -181,7 +175,10 @@ fn probes(
                 lines.push(format!("  {}", rhythm(plan, index)));
                 lines.push(format!("  {}", writes(plan, index, inspection)));
                 if matches!(inspection.backing, Backing::Memory) {
-                    notes.push(format!("`{}` is memory, not a disk: its results say so", settings.name));
+                    notes.push(format!(
+                        "`{}` is memory, not a disk: its results say so",
+                        settings.name
+                    ));
                 }
             }
         }
@@ -212,13 +209,21 @@ fn rhythm(plan: &Plan, target: usize) -> String {
 fn writes(plan: &Plan, target: usize, inspection: &Inspection) -> String {
     let settings = &plan.targets[target];
     let shared = inspection.copy_on_write || inspection.backing == Backing::Network;
-    if settings.writes == Some(false) || (settings.is_default && settings.writes.is_none() && shared) {
-        return format!("writes nothing ({}: set `writes: true` to change that)", inspection.filesystem);
+    if settings.writes == Some(false)
+        || (settings.is_default && settings.writes.is_none() && shared)
+    {
+        return format!(
+            "writes nothing ({}: set `writes: true` to change that)",
+            inspection.filesystem
+        );
     }
     let planned = plan.written_bytes_a_day(target);
     let flash = inspection.devices.iter().any(|device| device.rotational == Some(false));
     let life = if flash {
-        format!(" ({:.2} % of a 600 TBW life a year)", crate::schedule::budget::flash_life_a_year(planned).0 * 100.0)
+        format!(
+            " ({:.2} % of a 600 TBW life a year)",
+            crate::schedule::budget::flash_life_a_year(planned).0 * 100.0
+        )
     } else {
         String::new()
     };

@@ -41,9 +41,9 @@ impl Board {
 
 impl Shared {
     pub fn begin_own_run(&mut self, devices: Vec<String>, now: Moment) {
-        self.own.0.retain(|run| {
-            run.until.is_none_or(|until| now.since(until).0 < OWN_RUN_KEPT_SECONDS)
-        });
+        self.own
+            .0
+            .retain(|run| run.until.is_none_or(|until| now.since(until).0 < OWN_RUN_KEPT_SECONDS));
         self.own.0.push(OwnRun { devices, from: now, until: None });
     }
 

@@ -102,18 +102,10 @@ static START: Desc = Desc::gauge(
     "Unix time at which the daemon started.",
     "/proc/self/stat",
 );
-static OPEN_FDS: Desc = Desc::gauge(
-    "process_open_fds",
-    &[],
-    "Open file descriptors of the daemon.",
-    "/proc/self/fd",
-);
-static MAX_FDS: Desc = Desc::gauge(
-    "process_max_fds",
-    &[],
-    "Limit of open file descriptors.",
-    "getrlimit",
-);
+static OPEN_FDS: Desc =
+    Desc::gauge("process_open_fds", &[], "Open file descriptors of the daemon.", "/proc/self/fd");
+static MAX_FDS: Desc =
+    Desc::gauge("process_max_fds", &[], "Limit of open file descriptors.", "getrlimit");
 
 pub static DESCS: &[&Desc] = &[
     &BUILD_INFO,

@@ -4,6 +4,7 @@ pub mod account;
 mod banner;
 pub mod board;
 pub mod itself;
+mod keeper;
 pub mod plan;
 pub mod probing;
 pub mod sampling;
@@ -17,6 +18,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use board::Board;
+use keeper::Keeper;
 use plan::Plan;
 use probing::Probing;
 use sampling::Sampling;
@@ -70,6 +72,7 @@ pub fn descs() -> Vec<&'static Desc> {
     let samplers = crate::sample::SAMPLERS.iter().flat_map(|kind| kind.descs.iter());
     let mut all: Vec<&'static Desc> = samplers
         .chain(crate::probe::PROBES.iter().flat_map(|kind| kind.descs.iter()))
+        .chain(crate::probe::metrics::EVERY)
         .chain(crate::probe::metrics::TARGETS)
         .chain(itself::DESCS)
         .chain(crate::publish::DESCS)
@@ -189,8 +192,8 @@ impl Daemon {
             clock: Arc::clone(&clock),
             halt: halt.clone(),
             stop: stop.clone(),
+            keeper: Keeper { runner: Arc::clone(&runner), directory: options.state.clone() },
             runner,
-            state_directory: options.state.clone(),
             turn_places: turn_places(&options.state),
             host_seed: u64::from(crc32fast::hash(host.name.as_bytes())),
         };
@@ -381,7 +384,9 @@ fn host_facts(roots: &Roots) -> HostFacts {
     HostFacts {
         name: read("sys/kernel/hostname").or_else(|| System::host_name().ok()).unwrap_or_default(),
         system: System::long_os_version().unwrap_or_default(),
-        kernel: read("sys/kernel/osrelease").or_else(|| System::kernel_version().ok()).unwrap_or_default(),
+        kernel: read("sys/kernel/osrelease")
+            .or_else(|| System::kernel_version().ok())
+            .unwrap_or_default(),
         cpus: std::thread::available_parallelism().map_or(1, |n| n.get()),
         boot_id: read("sys/kernel/random/boot_id").unwrap_or_default(),
     }

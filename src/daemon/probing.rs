@@ -6,18 +6,22 @@ use std::time::Duration;
 
 use super::account;
 use super::board::Board;
+use super::keeper::Keeper;
 use super::plan::{Plan, PlannedProbe};
-use super::state::{self, State};
+use super::state::State;
 use super::supervise::{Halt, Pulse};
-use super::targets::{Targets, ballast_size, hung, reserve};
+use super::targets::{Targets, ballast_size, reserve};
 use crate::base::clock::Clock;
 use crate::base::fault::Fault;
 use crate::base::units::{Bytes, Seconds};
 use crate::host::roots::Roots;
-use crate::model::job::{Job, Place, Region, Run, Target, Task, WIRE_VERSION, What};
+use crate::model::job::{
+    Job, Place, Profile, Progress, Region, Run, Target, Task, WIRE_VERSION, What,
+};
 use crate::model::outcome::{Outcome, Reply, Skip};
 use crate::model::snapshot::ProbeState;
 use crate::schedule::due::{Entry, Order, Timetable};
+use crate::schedule::foreign::foreign_load_appeared;
 use crate::schedule::guard::{self, Request};
 use crate::schedule::turn::{Turn, TurnGuard};
 use crate::worker::{Ended, Runner, Stop};
@@ -31,7 +35,7 @@ pub struct Probing {
     /// Cancels the worker that is running.
     pub stop: Stop,
     pub runner: Arc<dyn Runner>,
-    pub state_directory: PathBuf,
+    pub keeper: Keeper,
     /// Directories for the turn's lock, best first.
     pub turn_places: Vec<PathBuf>,
     /// Differs between hosts, so that they don't all probe at the same second.
@@ -49,7 +53,6 @@ pub struct Lane {
 
 /// Time for one open, look and answer of a healthy target.
 pub const INSPECT_DEADLINE: Duration = Duration::from_secs(5);
-const SAVE_DEADLINE: Duration = Duration::from_secs(5);
 /// Beyond its runtime a run may take this long to open, drain and flush.
 const RUN_GRACE: Duration = Duration::from_secs(40);
 /// Slowest disk that a ballast file is still laid out on.
@@ -80,12 +83,14 @@ impl Probing {
                 }
             }
         }
-        self.save(&mut lane).unwrap_or_else(|fault| tracing::warn!("state not saved: {fault}"));
+        self.keeper
+            .save(&lane.state)
+            .unwrap_or_else(|fault| tracing::warn!("state not saved: {fault}"));
     }
 
     /// The state as a worker reads it, and a timetable for the plan.
     fn open(&self, plan: Arc<Plan>) -> Lane {
-        let state = self.load_state();
+        let state = self.keeper.load(&self.board);
         let targets = Targets::new(&plan, &state, self.clock.now());
         let timetable = self.timetable(&plan);
         account::new_views(&self.board, &plan);
@@ -209,10 +214,8 @@ impl Probing {
         }
         let now = self.clock.now();
         let budget = lane.state.budget(target, a_day, now);
-        budget
-            .debit(writes, now)
-            .map_err(|text| Outcome::skipped(Skip::Budget, text))?;
-        self.save(lane).map_err(|fault| {
+        budget.debit(writes, now).map_err(|text| Outcome::skipped(Skip::Budget, text))?;
+        self.keeper.save(&lane.state).map_err(|fault| {
             lane.state.budget(target, a_day, now).refund(writes, Bytes(0));
             Outcome::Failed { fault, partial: None }
         })
@@ -245,7 +248,12 @@ impl Probing {
                 .budget(&settings.name, settings.budget, now)
                 .refund(probe.written_bytes_max(), cost.written_bytes);
         }
-        account::charge(&self.board, probe.target, cost, lane.state.remaining(settings, self.clock.now()));
+        account::charge(
+            &self.board,
+            probe.target,
+            cost,
+            lane.state.remaining(settings, self.clock.now()),
+        );
         outcome
     }
 
@@ -290,7 +298,8 @@ impl Probing {
         }
     }
 
-    /// One worker on a target; own activity is marked, and a stuck worker blocks the target.
+    /// One worker on a target; own activity is marked, a run ends for others' sake, and a stuck
+    /// worker blocks the target.
     fn work(
         &self,
         lane: &mut Lane,
@@ -298,20 +307,31 @@ impl Probing {
         task: Task,
         (deadline, devices): (Duration, Vec<String>),
     ) -> Result<Reply, Fault> {
+        let legs = match &task {
+            Task::Run(run) => run.legs.clone(),
+            _ => Vec::new(),
+        };
         let job = Job { v: WIRE_VERSION, polite: true, task };
+        let stop = self.stop.below();
+        let mut eye = Eye { board: &self.board, legs, before: Progress::default(), foreign: None };
         self.board.lock().begin_own_run(devices, self.clock.now());
-        let board = Arc::clone(&self.board);
-        let ended = self.runner.run(&job, deadline, &self.stop, &mut |what| {
-            if let What::Confined { parts } = what {
-                board.lock().sandbox = parts.iter().cloned().collect();
+        let ended = self.runner.run(&job, deadline, &stop, &mut |what| {
+            if eye.sees_foreign_load(what) {
+                stop.set();
             }
         });
         let now = self.clock.now();
         self.board.lock().end_own_run(now);
-        match ended {
-            Ended::Replied(reply) => Ok(reply),
-            Ended::Failed(fault) => Err(fault),
-            Ended::Hung(stuck) => {
+        match (ended, eye.foreign) {
+            (
+                Ended::Replied(Reply::Ran(Outcome::Skipped {
+                    skip: Skip::Stopped, partial, ..
+                })),
+                Some(text),
+            ) => Ok(Reply::Ran(Outcome::Skipped { skip: Skip::Busy, text, partial })),
+            (Ended::Replied(reply), _) => Ok(reply),
+            (Ended::Failed(fault), _) => Err(fault),
+            (Ended::Hung(stuck), _) => {
                 let fault = lane.targets.hang(target, stuck, &self.board, now);
                 lane.state.stuck = lane.targets.stuck_entries();
                 Err(fault)
@@ -339,57 +359,16 @@ impl Probing {
         let remaining = lane.state.remaining(settings, now);
         account::show_target(&self.board, target, lane.targets.inspection(target), remaining);
         if lane.targets.must_give_back(target, &plan.settings.guard) {
-            tracing::warn!(target = settings.name, "free space is under the reserve: ballast is given back");
+            tracing::warn!(
+                target = settings.name,
+                "free space is under the reserve: ballast is given back"
+            );
             let task = Task::GiveBack { target: target_of(settings) };
             let reply = self.work(lane, target, task, (RUN_GRACE, Vec::new()));
             if let Ok(Reply::Failed(fault)) | Err(fault) = reply {
                 tracing::warn!(target = settings.name, "ballast not given back: {fault}");
             }
             lane.targets.forget_ballast(target);
-        }
-    }
-
-    fn load_state(&self) -> State {
-        let task = Task::Load {
-            directory: self.state_directory.clone(),
-            name: state::FILE_NAME.into(),
-        };
-        let job = Job { v: WIRE_VERSION, polite: false, task };
-        let text = match self.runner.run(&job, SAVE_DEADLINE, &self.stop, &mut |_| {}) {
-            Ended::Replied(Reply::Loaded { content }) => content,
-            Ended::Replied(Reply::Failed(fault)) | Ended::Failed(fault) => {
-                tracing::warn!("state not read, starting without: {fault}");
-                None
-            }
-            Ended::Replied(_) | Ended::Hung(_) => {
-                tracing::warn!("state not read, starting without: its directory does not answer");
-                None
-            }
-        };
-        let Some(text) = text else { return State::default() };
-        State::decode(&text).unwrap_or_else(|discard| {
-            tracing::warn!("state file set aside as state.discarded: {}", discard.label());
-            self.board.lock().count_discard(discard);
-            let aside = self.save_text("state.discarded", text);
-            aside.unwrap_or_else(|fault| tracing::warn!("not set aside: {fault}"));
-            State::default()
-        })
-    }
-
-    fn save(&self, lane: &mut Lane) -> Result<(), Fault> {
-        self.save_text(state::FILE_NAME, lane.state.encode())
-    }
-
-    fn save_text(&self, name: &str, content: String) -> Result<(), Fault> {
-        let task =
-            Task::Save { directory: self.state_directory.clone(), name: name.into(), content };
-        let job = Job { v: WIRE_VERSION, polite: false, task };
-        // Also while halting: what was spent must be known to the next start.
-        match self.runner.run(&job, SAVE_DEADLINE, &Stop::default(), &mut |_| {}) {
-            Ended::Replied(Reply::Saved) => Ok(()),
-            Ended::Replied(Reply::Failed(fault)) | Ended::Failed(fault) => Err(fault),
-            Ended::Replied(_) => Err(account::foreign_reply()),
-            Ended::Hung(_) => Err(hung("the state directory")),
         }
     }
 
@@ -414,6 +393,36 @@ impl Probing {
             .fold(0.0, f64::max);
         let layout = Duration::from_secs((512 << 20) / LAYOUT_BYTES_PER_SECOND_MIN);
         pulse.beat(self.clock.now(), Seconds(longest).duration() + layout + RUN_GRACE * 3);
+    }
+}
+
+/// Watches the events of one worker.
+struct Eye<'a> {
+    board: &'a Board,
+    legs: Vec<Profile>,
+    before: Progress,
+    /// Why the run ends for others' sake.
+    foreign: Option<String>,
+}
+
+impl Eye<'_> {
+    /// True once the run should end because others want the device.
+    fn sees_foreign_load(&mut self, what: &What) -> bool {
+        match what {
+            What::Confined { parts } => {
+                self.board.lock().sandbox = parts.iter().cloned().collect();
+            }
+            What::Progress(now) => {
+                let conditions = self.board.lock().conditions.clone();
+                let leg = self.legs.get(now.leg);
+                let found =
+                    leg.and_then(|leg| foreign_load_appeared(leg, &self.before, now, &conditions));
+                self.before = now.clone();
+                self.foreign = self.foreign.take().or(found);
+            }
+            _ => {}
+        }
+        self.foreign.is_some()
     }
 }
 

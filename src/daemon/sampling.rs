@@ -167,8 +167,7 @@ impl Sampling {
         }
         out.push(Point::number(&SAMPLES_LATE, &[], samplers.late as f64));
         out.push(Point::number(&DROPPED_DEVICES, &[], all.dropped_devices as f64));
-        let pulses =
-            self.pulses.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
+        let pulses = self.pulses.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
         for pulse in pulses {
             let lane: Label = Arc::from(pulse.name);
             out.push(Point::number(&LANE_RESTARTS, &[&lane], pulse.restarts() as f64));

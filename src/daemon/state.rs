@@ -58,10 +58,8 @@ impl Discard {
 impl State {
     /// The budget of a target; a full one where none was kept.
     pub fn budget(&mut self, target: &str, a_day: Bytes, now: Moment) -> &mut Budget {
-        let budget = self
-            .budgets
-            .entry(target.to_owned())
-            .or_insert_with(|| Budget::new(a_day, now));
+        let budget =
+            self.budgets.entry(target.to_owned()).or_insert_with(|| Budget::new(a_day, now));
         *budget = budget.clone().resized(a_day);
         budget
     }
@@ -158,14 +156,18 @@ mod tests {
     #[test]
     fn the_state_directory_follows_the_environment() {
         let env = |pairs: &'static [(&str, &str)]| {
-            move |name: &str| {
-                pairs.iter().find(|(n, _)| *n == name).map(|(_, v)| (*v).to_owned())
-            }
+            move |name: &str| pairs.iter().find(|(n, _)| *n == name).map(|(_, v)| (*v).to_owned())
         };
         let of = |pairs| directory(env(pairs)).map(|p| p.display().to_string());
-        assert_eq!(of(&[("STATE_DIRECTORY", "/var/lib/a:/var/lib/b"), ("HOME", "/h")]), Ok("/var/lib/a".into()));
+        assert_eq!(
+            of(&[("STATE_DIRECTORY", "/var/lib/a:/var/lib/b"), ("HOME", "/h")]),
+            Ok("/var/lib/a".into())
+        );
         assert_eq!(of(&[("XDG_STATE_HOME", "/x"), ("HOME", "/h")]), Ok("/x/loadline".into()));
-        assert_eq!(of(&[("STATE_DIRECTORY", ""), ("HOME", "/h")]), Ok("/h/.local/state/loadline".into()));
+        assert_eq!(
+            of(&[("STATE_DIRECTORY", ""), ("HOME", "/h")]),
+            Ok("/h/.local/state/loadline".into())
+        );
         assert!(of(&[("XDG_STATE_HOME", "relative")]).unwrap_err().contains("not absolute"));
         assert!(of(&[]).unwrap_err().contains("STATE_DIRECTORY"));
     }

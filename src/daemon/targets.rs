@@ -73,9 +73,8 @@ impl Targets {
             .targets
             .iter()
             .map(|settings| {
-                let same = before
-                    .iter()
-                    .position(|k| k.name == settings.name && k.path == settings.path);
+                let same =
+                    before.iter().position(|k| k.name == settings.name && k.path == settings.path);
                 same.map(|at| before.swap_remove(at)).unwrap_or_else(|| Known {
                     name: settings.name.clone(),
                     path: settings.path.clone(),

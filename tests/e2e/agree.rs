@@ -5,13 +5,11 @@ use std::process::{Command, Stdio};
 use crate::Promise;
 use crate::harness::{LoopDisk, NO_PROBES, Page, Setup, must};
 
-pub const PROMISES: &[Promise] = &[
+pub(crate) const PROMISES: &[Promise] = &[
     Promise::new("disk_counters_agree_with_iostat_over_a_busy_20_s", iostat)
         .root()
         .needs(&["iostat", "fio", "losetup"]),
-    Promise::new("link_counters_agree_with_sar_over_a_busy_20_s", sar)
-        .root()
-        .needs(&["sar", "ip"]),
+    Promise::new("link_counters_agree_with_sar_over_a_busy_20_s", sar).root().needs(&["sar", "ip"]),
 ];
 
 const SECONDS: f64 = 20.0;
@@ -91,7 +89,10 @@ impl Wire {
     fn new() -> Self {
         let wire = Self;
         must("ip", &["netns", "add", "llsar"]);
-        must("ip", &["link", "add", "llsar0", "type", "veth", "peer", "name", "llsar1", "netns", "llsar"]);
+        must(
+            "ip",
+            &["link", "add", "llsar0", "type", "veth", "peer", "name", "llsar1", "netns", "llsar"],
+        );
         must("ip", &["addr", "add", "10.213.7.1/24", "dev", "llsar0"]);
         must("ip", &["link", "set", "llsar0", "up"]);
         must("ip", &["-n", "llsar", "addr", "add", "10.213.7.2/24", "dev", "llsar1"]);

@@ -9,16 +9,22 @@ use rustix::process::Signal;
 use crate::Promise;
 use crate::harness::{BINARY, Mounted, NO_PROBES, Setup, disk_dir, loadline, until_within};
 
-pub const PROMISES: &[Promise] = &[
+pub(crate) const PROMISES: &[Promise] = &[
     Promise::new("each_start_up_fault_has_its_exit_code_and_says_what_to_do", exit_codes),
     Promise::new("check_prints_every_probe_and_its_bytes_a_day", check),
     Promise::new("probe_disk_measures_and_leaves_nothing_behind", probe_disk),
     Promise::new("an_interrupted_probe_prints_what_is_known_and_leaves_nothing", interrupted),
     Promise::new("clean_gives_the_ballast_back", clean),
-    Promise::new("a_full_target_is_skipped_and_never_filled", full_target).root().needs(&["mkfs.ext4", "losetup"]),
-    Promise::new("a_read_only_target_is_a_named_state", read_only_target).root().needs(&["mkfs.ext4", "losetup"]),
+    Promise::new("a_full_target_is_skipped_and_never_filled", full_target)
+        .root()
+        .needs(&["mkfs.ext4", "losetup"]),
+    Promise::new("a_read_only_target_is_a_named_state", read_only_target)
+        .root()
+        .needs(&["mkfs.ext4", "losetup"]),
     Promise::new("a_target_that_vanishes_is_missing_and_comes_back", vanishing_target),
-    Promise::new("a_read_only_state_directory_stops_no_sampling", read_only_state).root().needs(&["mkfs.ext4", "losetup"]),
+    Promise::new("a_read_only_state_directory_stops_no_sampling", read_only_state)
+        .root()
+        .needs(&["mkfs.ext4", "losetup"]),
 ];
 
 fn exit_codes() {
@@ -34,7 +40,11 @@ fn exit_codes() {
     for command in [vec!["--config", &path], vec!["check", "--config", &path]] {
         let bad = loadline(&command, state);
         assert_eq!(bad.code, Some(3), "{}", bad.err);
-        assert!(bad.err.contains("bad.yml:2:") && bad.err.contains("did you mean `path`"), "{}", bad.err);
+        assert!(
+            bad.err.contains("bad.yml:2:") && bad.err.contains("did you mean `path`"),
+            "{}",
+            bad.err
+        );
     }
 
     let holder = TcpListener::bind("0.0.0.0:0").unwrap();
@@ -46,10 +56,18 @@ fn exit_codes() {
 
     let root = loadline(&["--path.procfs", "/no/such/proc"], state);
     assert_eq!(root.code, Some(1), "{}", root.err);
-    assert!(root.err.contains("/no/such/proc") && root.err.contains("--path.procfs"), "{}", root.err);
+    assert!(
+        root.err.contains("/no/such/proc") && root.err.contains("--path.procfs"),
+        "{}",
+        root.err
+    );
 
     let missing = loadline(&["--config", "/no/such/loadline.yml"], state);
-    assert!(missing.code != Some(0) && missing.err.contains("/no/such/loadline.yml"), "{}", missing.err);
+    assert!(
+        missing.code != Some(0) && missing.err.contains("/no/such/loadline.yml"),
+        "{}",
+        missing.err
+    );
 
     let help = loadline(&["--help"], state);
     assert_eq!(help.code, Some(0));
@@ -70,7 +88,20 @@ fn probe_disk() {
     let dir = disk_dir();
     let target = dir.path().display().to_string();
     let ran = loadline(
-        &["probe", "disk", "--target", &target, "--profile", "rand_rw", "--runtime", "2s", "--size", "64MiB", "--format", "json"],
+        &[
+            "probe",
+            "disk",
+            "--target",
+            &target,
+            "--profile",
+            "rand_rw",
+            "--runtime",
+            "2s",
+            "--size",
+            "64MiB",
+            "--format",
+            "json",
+        ],
         dir.path(),
     );
     assert_eq!(ran.code, Some(0), "{}", ran.err);
@@ -82,13 +113,25 @@ fn probe_disk() {
     assert!(left.is_empty(), "{left:?}");
 
     let table = loadline(
-        &["probe", "disk", "--target", &target, "--profile", "seq_read", "--runtime", "1s", "--size", "64MiB"],
+        &[
+            "probe",
+            "disk",
+            "--target",
+            &target,
+            "--profile",
+            "seq_read",
+            "--runtime",
+            "1s",
+            "--size",
+            "64MiB",
+        ],
         dir.path(),
     );
     assert!(table.out.contains("seq_read") && table.out.contains("MiB/s"), "{}", table.out);
     assert!(!table.out.contains('\u{1b}'), "no colours into a pipe: {}", table.out);
 
-    let bad = loadline(&["probe", "disk", "--target", &target, "--profile", "rand_raed"], dir.path());
+    let bad =
+        loadline(&["probe", "disk", "--target", &target, "--profile", "rand_raed"], dir.path());
     assert_eq!(bad.code, Some(2), "{}", bad.err);
     assert!(bad.err.contains("rand_read"), "{}", bad.err);
 }
@@ -97,7 +140,18 @@ fn interrupted() {
     let dir = disk_dir();
     let target = dir.path().display().to_string();
     let mut child = Command::new(BINARY)
-        .args(["probe", "disk", "--target", &target, "--profile", "rand_read", "--runtime", "60s", "--size", "64MiB"])
+        .args([
+            "probe",
+            "disk",
+            "--target",
+            &target,
+            "--profile",
+            "rand_read",
+            "--runtime",
+            "60s",
+            "--size",
+            "64MiB",
+        ])
         .env("STATE_DIRECTORY", dir.path().join("state"))
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -109,7 +163,8 @@ fn interrupted() {
         let worker = std::fs::read_to_string(children).ok()?.trim().to_owned();
         let io = std::fs::read_to_string(format!("/proc/{worker}/io")).ok()?;
         let read = io.lines().find_map(|l| l.strip_prefix("syscr: ")?.parse::<u64>().ok())?;
-        let written = io.lines().find_map(|l| l.strip_prefix("write_bytes: ")?.parse::<u64>().ok())?;
+        let written =
+            io.lines().find_map(|l| l.strip_prefix("write_bytes: ")?.parse::<u64>().ok())?;
         (read > 0 && written >= 64 << 20).then_some(())
     });
     let pid = rustix::process::Pid::from_child(&child);
@@ -136,7 +191,8 @@ fn clean() {
     daemon.signal(Signal::TERM);
     daemon.wait(Duration::from_secs(5));
     assert!(target.join(".loadline/ballast").exists());
-    let ran = loadline(&["clean", "--config", &config.display().to_string()], &dir.path().join("s"));
+    let ran =
+        loadline(&["clean", "--config", &config.display().to_string()], &dir.path().join("s"));
     assert_eq!(ran.code, Some(0), "{}", ran.err);
     assert!(ran.out.contains("64 MiB given back"), "{}", ran.out);
     assert_eq!(std::fs::read_dir(&target).unwrap().count(), 0);
@@ -154,7 +210,11 @@ fn target_config(path: &std::path::Path) -> String {
 fn full_target() {
     let disk = Mounted::ext4(96);
     let daemon = Setup::config(target_config(&disk.path)).start();
-    daemon.until_metric("loadline_probe_skips_total", &["probe=\"write\"", "reason=\"full\""], |n| n >= 1.0);
+    daemon.until_metric(
+        "loadline_probe_skips_total",
+        &["probe=\"write\"", "reason=\"full\""],
+        |n| n >= 1.0,
+    );
     assert!(!disk.path.join(".loadline/ballast").exists());
     let page = daemon.page();
     assert!(page.get("loadline_probe_operations_per_second", &["probe=\"write\""]).is_none());

@@ -6,10 +6,8 @@ use std::time::Duration;
 use crate::Promise;
 use crate::harness::{Setup, disk_dir, until};
 
-pub const PROMISES: &[Promise] = &[Promise::new(
-    "kill_9_at_random_moments_leaves_only_the_declared_file",
-    killed_at_random,
-)];
+pub(crate) const PROMISES: &[Promise] =
+    &[Promise::new("kill_9_at_random_moments_leaves_only_the_declared_file", killed_at_random)];
 
 fn files(dir: &Path, out: &mut Vec<String>) {
     for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
@@ -54,7 +52,8 @@ fn killed_at_random() {
         until("the worker to see the end of its input", || (workers() == 0).then_some(()));
         let mut left = Vec::new();
         files(&target, &mut left);
-        let declared = |f: &String| f.ends_with(".loadline/ballast") || f.ends_with(".loadline/CACHEDIR.TAG");
+        let declared =
+            |f: &String| f.ends_with(".loadline/ballast") || f.ends_with(".loadline/CACHEDIR.TAG");
         assert!(left.iter().all(declared), "round {round}: {left:?}");
         let mut kept = Vec::new();
         files(&state, &mut kept);
@@ -62,7 +61,13 @@ fn killed_at_random() {
     }
     // What is left is whole: the next daemon measures at once and believes its state.
     let daemon = Setup { state: Some(state), ..Setup::config(config) }.start();
-    daemon.until_metric("loadline_probe_operations_per_second", &["probe=\"w\""], |rate| rate > 0.0);
-    let discarded = daemon.page().all("loadline_state_discarded_total", &[]).iter().map(|(_, n)| *n).sum::<f64>();
+    daemon
+        .until_metric("loadline_probe_operations_per_second", &["probe=\"w\""], |rate| rate > 0.0);
+    let discarded = daemon
+        .page()
+        .all("loadline_state_discarded_total", &[])
+        .iter()
+        .map(|(_, n)| *n)
+        .sum::<f64>();
     assert_eq!(discarded, 0.0);
 }

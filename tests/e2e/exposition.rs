@@ -3,9 +3,8 @@
 use crate::Promise;
 use crate::harness::{NO_PROBES, Setup, feed};
 
-pub const PROMISES: &[Promise] = &[
-    Promise::new("promtool_finds_nothing_on_a_live_page", promtool_is_content)
-        .needs(&["promtool"]),
+pub(crate) const PROMISES: &[Promise] = &[
+    Promise::new("promtool_finds_nothing_on_a_live_page", promtool_is_content).needs(&["promtool"]),
     Promise::new("a_fixture_root_gives_the_golden_page", golden),
     Promise::new("every_series_is_described_in_the_reference", all_described),
     Promise::new("a_missing_proc_file_costs_only_its_own_families", missing_file),
@@ -38,10 +37,7 @@ const VOLATILE: &[&str] = &[
 fn golden() {
     let root = format!("{}/tests/fixtures/node", env!("CARGO_MANIFEST_DIR"));
     let daemon = Setup {
-        args: vec![
-            format!("--path.procfs={root}/proc"),
-            format!("--path.sysfs={root}/sys"),
-        ],
+        args: vec![format!("--path.procfs={root}/proc"), format!("--path.sysfs={root}/sys")],
         ..Setup::config(NO_PROBES)
     }
     .start();

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use crate::Promise;
 use crate::harness::{Mounted, Setup, must, until};
 
-pub const PROMISES: &[Promise] = &[Promise::new(
+pub(crate) const PROMISES: &[Promise] = &[Promise::new(
     "a_hung_target_leaves_the_page_answering_and_the_daemon_restartable",
     frozen_target,
 )
@@ -41,9 +41,10 @@ fn frozen_target() {
     daemon.until_metric("loadline_probe_runs_total", &["probe=\"fast\""], |n| n >= 1.0);
     let frozen = Frozen::new(&disk.path);
     let hung = &["probe=\"fast\""];
-    let first = crate::harness::until_within(Duration::from_secs(150), "the hang to be named", || {
-        daemon.page().get("loadline_probe_hung_seconds", hung).filter(|s| *s > 0.0)
-    });
+    let first =
+        crate::harness::until_within(Duration::from_secs(150), "the hang to be named", || {
+            daemon.page().get("loadline_probe_hung_seconds", hung).filter(|s| *s > 0.0)
+        });
     let begun = Instant::now();
     daemon.until_metric("loadline_probe_hung_seconds", hung, |seconds| seconds > first);
     daemon.get("/metrics").expect("the page answers");

@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-pub const BINARY: &str = env!("CARGO_BIN_EXE_loadline");
+pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_loadline");
 
 /// Longest wait for anything that should happen soon; reached only by a fault.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-pub fn installed(program: &str) -> bool {
+pub(crate) fn installed(program: &str) -> bool {
     std::env::var_os("PATH").is_some_and(|path| {
         std::env::split_paths(&path)
             .chain(["/usr/sbin".into(), "/sbin".into()])
@@ -24,22 +24,22 @@ pub fn installed(program: &str) -> bool {
 }
 
 /// A directory on a real disk: temporary directories may be memory.
-pub fn disk_dir() -> TempDir {
+pub(crate) fn disk_dir() -> TempDir {
     let base = Path::new(env!("CARGO_TARGET_TMPDIR"));
     std::fs::create_dir_all(base).unwrap();
     tempfile::tempdir_in(base).unwrap()
 }
 
-pub fn free_port() -> u16 {
+pub(crate) fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 /// Polls until `what` gives something; fails after [`PATIENCE`], naming what was awaited.
-pub fn until<T>(awaited: &str, what: impl FnMut() -> Option<T>) -> T {
+pub(crate) fn until<T>(awaited: &str, what: impl FnMut() -> Option<T>) -> T {
     until_within(PATIENCE, awaited, what)
 }
 
-pub fn until_within<T>(
+pub(crate) fn until_within<T>(
     patience: Duration,
     awaited: &str,
     mut what: impl FnMut() -> Option<T>,
@@ -56,7 +56,7 @@ pub fn until_within<T>(
 
 /// A parsed page: name and labels as they stand, to value.
 #[derive(Debug, Default)]
-pub struct Page {
+pub(crate) struct Page {
     pub text: String,
     series: BTreeMap<String, f64>,
 }
@@ -88,7 +88,7 @@ impl Page {
 }
 
 /// A running daemon; killed and cleaned up when dropped.
-pub struct Daemon {
+pub(crate) struct Daemon {
     pub child: Child,
     pub port: u16,
     pub state: PathBuf,
@@ -99,7 +99,7 @@ pub struct Daemon {
 
 /// How a daemon is started.
 #[derive(Default)]
-pub struct Setup {
+pub(crate) struct Setup {
     pub args: Vec<String>,
     pub config: Option<String>,
     pub state: Option<PathBuf>,
@@ -108,7 +108,7 @@ pub struct Setup {
 }
 
 /// A configuration without probes, for tests of everything else.
-pub const NO_PROBES: &str = "guard: {probes: false}\n";
+pub(crate) const NO_PROBES: &str = "guard: {probes: false}\n";
 
 impl Setup {
     pub fn config(text: impl Into<String>) -> Self {
@@ -173,12 +173,7 @@ impl Daemon {
     }
 
     /// Waits until a value of the page satisfies `check`.
-    pub fn until_metric(
-        &self,
-        name: &str,
-        having: &[&str],
-        check: impl Fn(f64) -> bool,
-    ) -> f64 {
+    pub fn until_metric(&self, name: &str, having: &[&str], check: impl Fn(f64) -> bool) -> f64 {
         until(&format!("{name} {having:?}"), || {
             self.page().get(name, having).filter(|value| check(*value))
         })
@@ -192,7 +187,7 @@ impl Drop for Daemon {
     }
 }
 
-pub fn get(port: u16, path: &str) -> Result<String, String> {
+pub(crate) fn get(port: u16, path: &str) -> Result<String, String> {
     let agent: ureq::Agent =
         ureq::Agent::config_builder().timeout_global(Some(Duration::from_secs(10))).build().into();
     let url = format!("http://127.0.0.1:{port}{path}");
@@ -201,13 +196,13 @@ pub fn get(port: u16, path: &str) -> Result<String, String> {
 }
 
 /// Runs the binary to its end.
-pub struct Ran {
+pub(crate) struct Ran {
     pub code: Option<i32>,
     pub out: String,
     pub err: String,
 }
 
-pub fn loadline(args: &[&str], state: &Path) -> Ran {
+pub(crate) fn loadline(args: &[&str], state: &Path) -> Ran {
     let output = Command::new(BINARY)
         .args(args)
         .env("STATE_DIRECTORY", state)
@@ -222,7 +217,7 @@ pub fn loadline(args: &[&str], state: &Path) -> Ran {
 }
 
 /// Runs another program; fails unless it succeeds. Returns its standard output.
-pub fn must(program: &str, args: &[&str]) -> String {
+pub(crate) fn must(program: &str, args: &[&str]) -> String {
     let path = format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default());
     let output = Command::new(program).args(args).env("PATH", path).output().unwrap();
     assert!(
@@ -235,7 +230,7 @@ pub fn must(program: &str, args: &[&str]) -> String {
 }
 
 /// Feeds `input` to a program; returns exit code and everything it printed.
-pub fn feed(program: &str, args: &[&str], input: &str) -> (Option<i32>, String) {
+pub(crate) fn feed(program: &str, args: &[&str], input: &str) -> (Option<i32>, String) {
     use std::io::Write;
     let mut child = Command::new(program)
         .args(args)
@@ -252,7 +247,7 @@ pub fn feed(program: &str, args: &[&str], input: &str) -> (Option<i32>, String) 
 }
 
 /// A loop device over a file of its own; detached when dropped.
-pub struct LoopDisk {
+pub(crate) struct LoopDisk {
     pub device: String,
     _backing: TempDir,
 }
@@ -262,13 +257,16 @@ impl LoopDisk {
     pub fn new(mib: u64) -> Self {
         let backing = disk_dir();
         let file = backing.path().join("disk");
-        must("dd", &[
-            "if=/dev/urandom",
-            &format!("of={}", file.display()),
-            "bs=1M",
-            &format!("count={mib}"),
-            "status=none",
-        ]);
+        must(
+            "dd",
+            &[
+                "if=/dev/urandom",
+                &format!("of={}", file.display()),
+                "bs=1M",
+                &format!("count={mib}"),
+                "status=none",
+            ],
+        );
         let path = file.display().to_string();
         let device = must("losetup", &["-f", "--show", "--direct-io=on", &path]).trim().to_owned();
         Self { device, _backing: backing }
@@ -287,9 +285,9 @@ impl Drop for LoopDisk {
 }
 
 /// A file system mounted on a loop device; unmounted when dropped.
-pub struct Mounted {
+pub(crate) struct Mounted {
     pub path: PathBuf,
-    pub disk: LoopDisk,
+    _disk: LoopDisk,
     _dir: TempDir,
 }
 
@@ -300,7 +298,7 @@ impl Mounted {
         let dir = disk_dir();
         let path = dir.path().to_path_buf();
         must("mount", &[&disk.device, &path.display().to_string()]);
-        Self { path, disk, _dir: dir }
+        Self { path, _disk: disk, _dir: dir }
     }
 }
 

@@ -27,7 +27,7 @@ mod start;
 use libtest_mimic::{Arguments, Failed, Trial};
 
 /// One promise.
-pub struct Promise {
+pub(crate) struct Promise {
     pub name: &'static str,
     /// Programs that must be installed.
     pub needs: &'static [&'static str],

@@ -5,7 +5,7 @@ use rustix::process::Signal;
 use crate::Promise;
 use crate::harness::{Daemon, NO_PROBES, Setup, until};
 
-pub const PROMISES: &[Promise] = &[
+pub(crate) const PROMISES: &[Promise] = &[
     Promise::new("a_changed_file_is_taken_whole_or_refused_whole", file_change),
     Promise::new("sighup_reloads_at_once", sighup),
 ];
@@ -22,7 +22,10 @@ fn file_change() {
     daemon.until_metric("loadline_config_last_reload_successful", &[], |ok| ok == 1.0);
     replace(&daemon, "guard: {probes: false}\nprobess: []\n");
     daemon.until_metric("loadline_config_last_reload_successful", &[], |ok| ok == 0.0);
-    assert!(daemon.page().get("loadline_probe_interval_seconds", &[]).is_some(), "the old plan stays");
+    assert!(
+        daemon.page().get("loadline_probe_interval_seconds", &[]).is_some(),
+        "the old plan stays"
+    );
     replace(
         &daemon,
         "guard: {probes: false}\ntargets: [{name: t, path: /srv}]\n\

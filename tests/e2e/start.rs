@@ -7,7 +7,7 @@ use rustix::process::Signal;
 use crate::Promise;
 use crate::harness::{NO_PROBES, Setup, until_within};
 
-pub const PROMISES: &[Promise] = &[
+pub(crate) const PROMISES: &[Promise] = &[
     Promise::new("start_by_hand_has_results_of_the_first_pass_within_a_minute", first_pass),
     Promise::new("first_lines_say_what_is_done_where_and_what_is_off", first_lines),
     Promise::new("sigterm_ends_within_5_s_in_the_middle_of_a_probe", stop_in_a_probe),
@@ -28,8 +28,10 @@ fn first_pass() {
         let name = format!("loadline_probe_{direction}_latency_seconds");
         let q50 = page.get(&name, &["probe=\"latency\"", "q=\"0.5\""]);
         // 16 reads are enough for no quantile but the mean; the histogram always is there.
-        let count = page
-            .get(&format!("loadline_probe_{direction}_duration_seconds_count"), &["probe=\"latency\""]);
+        let count = page.get(
+            &format!("loadline_probe_{direction}_duration_seconds_count"),
+            &["probe=\"latency\""],
+        );
         assert!(count.is_some_and(|n| n > 0.0), "{direction}: {count:?} {q50:?}");
     }
     let html = daemon.get("/").unwrap();
@@ -39,7 +41,9 @@ fn first_pass() {
 fn first_lines() {
     let daemon = Setup::default().start();
     let text = daemon.printed();
-    for wanted in ["samples", "probes", "off", "open", "every 1 s", "writes at most", "a day of 2 GiB"] {
+    for wanted in
+        ["samples", "probes", "off", "open", "every 1 s", "writes at most", "a day of 2 GiB"]
+    {
         assert!(text.contains(wanted), "`{wanted}` is missing in\n{text}");
     }
     assert!(text.contains(&format!("http://127.0.0.1:{}/metrics", daemon.port)), "{text}");

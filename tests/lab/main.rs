@@ -67,6 +67,9 @@ fn the_disk_does_what_its_model_says_at_every_depth() {
         println!("{heads} heads, depth {depth}: {rate:.1}/s of {model:.1}/s");
     }
     for ((heads, depth), (rate, model)) in table {
-        assert!((rate / model - 1.0).abs() < 0.02, "{heads} heads, depth {depth}: {rate} of {model}");
+        assert!(
+            (rate / model - 1.0).abs() < 0.02,
+            "{heads} heads, depth {depth}: {rate} of {model}"
+        );
     }
 }

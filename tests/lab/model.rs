@@ -40,12 +40,7 @@ impl Physics {
 
     /// A 7200 rpm spindle.
     pub fn spindle() -> Self {
-        Self {
-            seek_min: 0.002,
-            seek_max: 0.013,
-            turn: 60.0 / 7200.0,
-            ..Self::constant(100.0, 1)
-        }
+        Self { seek_min: 0.002, seek_max: 0.013, turn: 60.0 / 7200.0, ..Self::constant(100.0, 1) }
     }
 
     /// Mean service time of one random operation of `bytes` over the whole disk, in order of arrival:
@@ -136,9 +131,8 @@ impl Disk {
 
     fn free_head(&self, now: f64) -> Option<usize> {
         let free = |index: &usize| self.heads[*index].free_at <= now;
-        let earliest = |a: &usize, b: &usize| {
-            self.heads[*a].free_at.total_cmp(&self.heads[*b].free_at)
-        };
+        let earliest =
+            |a: &usize, b: &usize| self.heads[*a].free_at.total_cmp(&self.heads[*b].free_at);
         (0..self.heads.len()).filter(free).min_by(earliest)
     }
 
@@ -195,7 +189,9 @@ mod tests {
 
     #[test]
     fn the_machine_serves_what_its_physics_say() {
-        for physics in [Physics::constant(120.0, 1), Physics::spindle(), Physics::constant(120.0, 32)] {
+        for physics in
+            [Physics::constant(120.0, 1), Physics::spindle(), Physics::constant(120.0, 32)]
+        {
             for depth in [1, 2, 8, 32] {
                 let rate = closed_loop(&physics, depth, 20_000);
                 let model = physics.rate(4096, depth as usize);
@@ -223,10 +219,8 @@ mod tests {
 
     #[test]
     fn a_token_bucket_is_exact() {
-        let physics = Physics {
-            operations_per_second_max: Some(300.0),
-            ..Physics::constant(1000.0, 32)
-        };
+        let physics =
+            Physics { operations_per_second_max: Some(300.0), ..Physics::constant(1000.0, 32) };
         let rate = closed_loop(&physics, 32, 6000);
         assert!((rate / 300.0 - 1.0).abs() < 0.01, "{rate}");
     }

@@ -9,7 +9,8 @@ use crate::model::outcome::{Direction, Done, Inspection, Measured, per_second};
 /// `/srv  xfs on sda1 -> sda   random 4 KiB, 70.0 % reads, 2 jobs x depth 4`
 pub(super) fn headline(target: &Target, inspection: &Inspection, profile: &Profile) -> String {
     let devices: Vec<&str> = inspection.devices.iter().map(|d| d.name.as_str()).collect();
-    let under = if devices.is_empty() { String::new() } else { format!(" -> {}", devices.join(", ")) };
+    let under =
+        if devices.is_empty() { String::new() } else { format!(" -> {}", devices.join(", ")) };
     format!(
         "{}  {} on {}{under}   {} {}, {} reads, {} x depth {}",
         target.name,
@@ -26,7 +27,17 @@ pub(super) fn headline(target: &Target, inspection: &Inspection, profile: &Profi
 pub(super) fn results(done: &Done) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
-    table.set_header(["profile", "direction", "rate", "throughput", "mean", "p50", "p95", "p99", "p99.9"]);
+    table.set_header([
+        "profile",
+        "direction",
+        "rate",
+        "throughput",
+        "mean",
+        "p50",
+        "p95",
+        "p99",
+        "p99.9",
+    ]);
     for leg in &done.legs {
         for (name, direction) in [("read", &leg.reads), ("write", &leg.writes)] {
             if direction.operations > 0 {
@@ -81,9 +92,24 @@ fn caveats(done: &Done) -> Vec<String> {
     let flags = &done.flags;
     let share = |s: Option<f64>| s.map_or(String::new(), |s| format!(" ({})", Ratio(s)));
     [
-        (flags.direct == Some(false), "the page cache was in the path: use a file system with O_DIRECT".into()),
-        (flags.cached == Some(true), format!("most bytes never reached the device{}: this is a cache, not a disk", share(done.evidence.device_read_share))),
-        (flags.contended == Some(true), format!("others used the device meanwhile{}: run it again when it is quiet", share(done.evidence.foreign_share))),
+        (
+            flags.direct == Some(false),
+            "the page cache was in the path: use a file system with O_DIRECT".into(),
+        ),
+        (
+            flags.cached == Some(true),
+            format!(
+                "most bytes never reached the device{}: this is a cache, not a disk",
+                share(done.evidence.device_read_share)
+            ),
+        ),
+        (
+            flags.contended == Some(true),
+            format!(
+                "others used the device meanwhile{}: run it again when it is quiet",
+                share(done.evidence.foreign_share)
+            ),
+        ),
         (flags.cpu_limited == Some(true), "the CPU was the limit, not the disk".into()),
         (flags.throttled == Some(true), "a cgroup held this process back".into()),
         (flags.steady == Some(false), "the rate was still changing: run it longer".into()),
