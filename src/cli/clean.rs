@@ -9,7 +9,7 @@ use anyhow::Context;
 use super::{CommonArguments, EXIT_FAULT, Failure};
 use crate::base::clock::SystemClock;
 use crate::daemon;
-use crate::daemon::probing::target_of;
+use crate::daemon::targets::target_of;
 use crate::model::job::{Job, Task, WIRE_VERSION};
 use crate::model::outcome::Reply;
 use crate::worker::parent::ProcessRunner;

@@ -16,7 +16,8 @@ use crate::base::clock::{Clock, SystemClock};
 use crate::base::units::{Bytes, MIB, Ratio, Seconds};
 use crate::config::settings::TargetSettings;
 use crate::daemon;
-use crate::daemon::probing::{INSPECT_DEADLINE, target_of};
+use crate::daemon::probing::INSPECT_DEADLINE;
+use crate::daemon::targets::target_of;
 use crate::host::roots::Roots;
 use crate::model::job::{
     Access, EngineKind, Job, Place, Profile, Region, Run, Target, Task, WIRE_VERSION,

@@ -66,22 +66,21 @@ pub fn running(board: &Board, index: usize, now: Moment) {
 }
 
 /// Takes the outcome of a probe that began at `began` and ended at `now`.
-pub fn record(board: &Board, index: usize, began: Moment, now: Moment, outcome: Outcome) {
+pub fn record(board: &Board, index: usize, (began, now): (Moment, Moment), outcome: Outcome) {
     let mut shared = board.lock();
     let Some(view) = shared.probes.get_mut(index) else { return };
     if matches!(view.state, ProbeState::Running { .. }) {
         view.state = ProbeState::Waiting;
     }
-    let name = &view.name;
-    match &outcome {
-        Outcome::Done(_) => tracing::info!(probe = %name, "{}", headline(&outcome)),
-        Outcome::Skipped { .. } => tracing::info!(probe = %name, "{}", headline(&outcome)),
-        _ => tracing::warn!(probe = %name, "{}", headline(&outcome)),
+    say(view, &outcome);
+    let entry = HistoryEntry { at: now, ok: is_done(&outcome), text: headline(&outcome) };
+    let again = matches!(&outcome, Outcome::Skipped { .. })
+        && view.history.first().is_some_and(same_skip(&entry));
+    if again {
+        // A probe that waits for a quiet moment waits in one line.
+        view.history.remove(0);
     }
-    remember(
-        &mut view.history,
-        HistoryEntry { at: now, ok: matches!(outcome, Outcome::Done(_)), text: headline(&outcome) },
-    );
+    remember(&mut view.history, entry);
     match outcome {
         Outcome::Skipped { skip, .. } => {
             *view.skips.entry(skip).or_default() += 1;
@@ -98,6 +97,32 @@ pub fn record(board: &Board, index: usize, began: Moment, now: Moment, outcome: 
     view.runs += 1;
     view.last_run = Some(now);
     view.last_run_seconds = Some(now.since(began));
+}
+
+fn is_done(outcome: &Outcome) -> bool {
+    matches!(outcome, Outcome::Done(_))
+}
+
+/// Whether an entry tells of the same reason to wait as `entry` does.
+fn same_skip(entry: &HistoryEntry) -> impl Fn(&HistoryEntry) -> bool {
+    let reason = |text: &str| text.split(':').next().unwrap_or_default().to_owned();
+    let mine = reason(&entry.text);
+    move |other| !other.ok && reason(&other.text) == mine
+}
+
+/// A result once; a reason to wait only when it is another than before.
+fn say(view: &ProbeView, outcome: &Outcome) {
+    let (probe, target, text) = (&view.name, &view.target, headline(outcome));
+    match outcome {
+        Outcome::Done(_) => tracing::info!(%probe, %target, "{text}"),
+        Outcome::Skipped { .. } => {
+            let entry = HistoryEntry { at: Moment::default(), ok: false, text };
+            if !view.history.first().is_some_and(same_skip(&entry)) {
+                tracing::info!(%probe, %target, "{}", entry.text);
+            }
+        }
+        _ => tracing::warn!(%probe, %target, "{text}"),
+    }
 }
 
 fn merge_durations(view: &mut ProbeView, done: &Done) {

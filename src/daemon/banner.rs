@@ -5,8 +5,8 @@ use std::io::Write;
 use std::sync::Arc;
 
 use super::plan::Plan;
-use super::probing::{INSPECT_DEADLINE, target_of};
-use super::targets::ballast_size;
+use super::probing::INSPECT_DEADLINE;
+use super::targets::{ballast_size, target_of};
 use super::{Options, itself, state};
 use crate::base::clock::Clock;
 use crate::base::fault::Fault;

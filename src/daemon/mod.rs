@@ -3,6 +3,7 @@
 pub mod account;
 mod banner;
 pub mod board;
+mod eye;
 pub mod itself;
 mod keeper;
 pub mod plan;

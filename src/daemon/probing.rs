@@ -6,22 +6,21 @@ use std::time::Duration;
 
 use super::account;
 use super::board::Board;
+use super::eye::Eye;
 use super::keeper::Keeper;
 use super::plan::{Plan, PlannedProbe};
 use super::state::State;
 use super::supervise::{Halt, Pulse};
-use super::targets::{Targets, ballast_size, reserve};
+use super::targets::{Targets, ballast_size, reserve, target_of};
 use crate::base::clock::Clock;
 use crate::base::fault::Fault;
 use crate::base::units::{Bytes, Seconds};
+use crate::config::settings::TargetSettings;
 use crate::host::roots::Roots;
-use crate::model::job::{
-    Job, Place, Profile, Progress, Region, Run, Target, Task, WIRE_VERSION, What,
-};
+use crate::model::job::{Job, Place, Region, Run, Task, WIRE_VERSION};
 use crate::model::outcome::{Outcome, Reply, Skip};
 use crate::model::snapshot::ProbeState;
 use crate::schedule::due::{Entry, Order, Timetable};
-use crate::schedule::foreign::foreign_load_appeared;
 use crate::schedule::guard::{self, Request};
 use crate::schedule::turn::{Turn, TurnGuard};
 use crate::worker::{Ended, Runner, Stop};
@@ -51,6 +50,16 @@ pub struct Lane {
     runs: u64,
 }
 
+/// One task for a worker on a target.
+struct Work {
+    /// Index in the plan.
+    target: usize,
+    task: Task,
+    deadline: Duration,
+    /// Own activity is left out of the gauges of these.
+    devices: Vec<String>,
+}
+
 /// Time for one open, look and answer of a healthy target.
 pub const INSPECT_DEADLINE: Duration = Duration::from_secs(5);
 /// Beyond its runtime a run may take this long to open, drain and flush.
@@ -65,11 +74,14 @@ impl Probing {
     pub fn run(&self, pulse: &Pulse) {
         let Some(plan) = self.board.lock().plan.clone() else { return };
         let mut lane = self.open(plan);
+        // The guard decides on windows: there is one after two samples.
+        self.beat(pulse, &lane);
+        self.halt.sleep(lane.plan.settings.sample.every.duration() * 5 / 2);
         while !self.halt.is_set() {
             self.beat(pulse, &lane);
             self.take_new_plan(&mut lane);
             let now = self.clock.now();
-            lane.targets.reap(&self.board, now);
+            lane.targets.reap(now);
             if let Some(target) = lane.targets.due_for_inspection(now) {
                 self.inspect(&mut lane, target);
                 continue;
@@ -91,7 +103,7 @@ impl Probing {
     /// The state as a worker reads it, and a timetable for the plan.
     fn open(&self, plan: Arc<Plan>) -> Lane {
         let state = self.keeper.load(&self.board);
-        let targets = Targets::new(&plan, &state, self.clock.now());
+        let targets = Targets::new(Arc::clone(&self.board), &plan, &state, self.clock.now());
         let timetable = self.timetable(&plan);
         account::new_views(&self.board, &plan);
         Lane { plan, timetable, targets, state, runs: 0 }
@@ -141,7 +153,7 @@ impl Probing {
         } else {
             lane.timetable.ran(index, now);
         }
-        account::record(&self.board, index, now, self.clock.now(), outcome);
+        account::record(&self.board, index, (now, self.clock.now()), outcome);
     }
 
     /// Everything that must be true before a worker is started; else the outcome that says why not.
@@ -170,12 +182,11 @@ impl Probing {
         let now = self.clock.now();
         guard::permit(&request, &conditions, guard_settings, now).map_err(skip)?;
         let reserve = reserve(guard_settings, &inspection);
-        let devices: Vec<String> = inspection.devices.iter().map(|d| d.name.clone()).collect();
         let target = target_of(settings);
         if inspection.ballast != Some(size) && matches!(target.place, Place::Directory(_)) {
-            self.lay_out(lane, probe.target, (size, reserve), devices)?;
+            self.lay_out(lane, probe.target, (size, reserve))?;
         }
-        self.debit(lane, &settings.name, settings.budget, writes)?;
+        self.debit(lane, settings, writes)?;
         let region = match target.place {
             Place::Directory(_) => Region::Ballast(size),
             Place::Device(_) => Region::WholeDevice,
@@ -205,18 +216,17 @@ impl Probing {
     fn debit(
         &self,
         lane: &mut Lane,
-        target: &str,
-        a_day: Bytes,
+        target: &TargetSettings,
         writes: Bytes,
     ) -> Result<(), Outcome> {
         if writes.0 == 0 {
             return Ok(());
         }
         let now = self.clock.now();
-        let budget = lane.state.budget(target, a_day, now);
+        let budget = lane.state.budget(target, now);
         budget.debit(writes, now).map_err(|text| Outcome::skipped(Skip::Budget, text))?;
         self.keeper.save(&lane.state).map_err(|fault| {
-            lane.state.budget(target, a_day, now).refund(writes, Bytes(0));
+            lane.state.budget(target, now).refund(writes, Bytes(0));
             Outcome::Failed { fault, partial: None }
         })
     }
@@ -230,9 +240,10 @@ impl Probing {
         };
         let time: f64 = run.legs.iter().map(|leg| leg.runtime.0 + leg.ramp.0).sum();
         let deadline = Seconds(time + 2.0 * run.quiet.0).duration() + RUN_GRACE;
-        let devices: Vec<String> = run.devices.iter().map(|d| d.name.clone()).collect();
+        let devices = run.devices.iter().map(|d| d.name.clone()).collect();
         account::running(&self.board, index, self.clock.now());
-        let ended = self.work(lane, probe.target, Task::Run(run), (deadline, devices));
+        let work = Work { target: probe.target, task: Task::Run(run), deadline, devices };
+        let ended = self.work(lane, work);
         drop(turn);
         let outcome = match ended {
             Ok(Reply::Ran(outcome)) => outcome,
@@ -244,16 +255,11 @@ impl Probing {
         let cost = account::cost(&outcome, probe.written_bytes_max());
         if probe.written_bytes_max().0 > 0 {
             let now = self.clock.now();
-            lane.state
-                .budget(&settings.name, settings.budget, now)
-                .refund(probe.written_bytes_max(), cost.written_bytes);
+            let budget = lane.state.budget(settings, now);
+            budget.refund(probe.written_bytes_max(), cost.written_bytes);
         }
-        account::charge(
-            &self.board,
-            probe.target,
-            cost,
-            lane.state.remaining(settings, self.clock.now()),
-        );
+        let remaining = lane.state.remaining(settings, self.clock.now());
+        account::charge(&self.board, probe.target, cost, remaining);
         outcome
     }
 
@@ -271,20 +277,20 @@ impl Probing {
         lane: &mut Lane,
         target: usize,
         (bytes, reserve): (Bytes, Bytes),
-        devices: Vec<String>,
     ) -> Result<(), Outcome> {
         let plan = Arc::clone(&lane.plan);
         let settings = &plan.targets[target];
+        let turn = self.take_turn()?;
         let now = self.clock.now();
         lane.state
-            .budget(&settings.name, settings.budget, now)
+            .budget(settings, now)
             .debit_layout(now)
             .map_err(|text| Outcome::skipped(Skip::Budget, text))?;
-        let turn = self.take_turn()?;
         let seed = self.seed(lane);
         let task = Task::LayOut { target: target_of(settings), bytes, reserve, seed };
         let deadline = Duration::from_secs(bytes.0 / LAYOUT_BYTES_PER_SECOND_MIN) + RUN_GRACE;
-        let reply = self.work(lane, target, task, (deadline, devices));
+        let devices = lane.targets.device_names(target);
+        let reply = self.work(lane, Work { target, task, deadline, devices });
         drop(turn);
         match reply {
             Ok(Reply::LaidOut { written }) => {
@@ -300,20 +306,15 @@ impl Probing {
 
     /// One worker on a target; own activity is marked, a run ends for others' sake, and a stuck
     /// worker blocks the target.
-    fn work(
-        &self,
-        lane: &mut Lane,
-        target: usize,
-        task: Task,
-        (deadline, devices): (Duration, Vec<String>),
-    ) -> Result<Reply, Fault> {
+    fn work(&self, lane: &mut Lane, work: Work) -> Result<Reply, Fault> {
+        let Work { target, task, deadline, devices } = work;
         let legs = match &task {
             Task::Run(run) => run.legs.clone(),
             _ => Vec::new(),
         };
         let job = Job { v: WIRE_VERSION, polite: true, task };
         let stop = self.stop.below();
-        let mut eye = Eye { board: &self.board, legs, before: Progress::default(), foreign: None };
+        let mut eye = Eye::new(&self.board, legs);
         self.board.lock().begin_own_run(devices, self.clock.now());
         let ended = self.runner.run(&job, deadline, &stop, &mut |what| {
             if eye.sees_foreign_load(what) {
@@ -322,7 +323,7 @@ impl Probing {
         });
         let now = self.clock.now();
         self.board.lock().end_own_run(now);
-        match (ended, eye.foreign) {
+        match (ended, eye.foreign()) {
             (
                 Ended::Replied(Reply::Ran(Outcome::Skipped {
                     skip: Skip::Stopped, partial, ..
@@ -332,7 +333,7 @@ impl Probing {
             (Ended::Replied(reply), _) => Ok(reply),
             (Ended::Failed(fault), _) => Err(fault),
             (Ended::Hung(stuck), _) => {
-                let fault = lane.targets.hang(target, stuck, &self.board, now);
+                let fault = lane.targets.hang(target, stuck, now);
                 lane.state.stuck = lane.targets.stuck_entries();
                 Err(fault)
             }
@@ -348,14 +349,15 @@ impl Probing {
             procfs: self.roots.procfs.clone(),
             sysfs: self.roots.sysfs.clone(),
         };
-        let reply = self.work(lane, target, task, (INSPECT_DEADLINE, Vec::new()));
+        let work = Work { target, task, deadline: INSPECT_DEADLINE, devices: Vec::new() };
+        let reply = self.work(lane, work);
         let now = self.clock.now();
         let answer = match reply {
             Ok(Reply::Inspected(inspection)) => Ok(*inspection),
             Ok(Reply::Failed(fault)) | Err(fault) => Err(fault),
             Ok(_) => Err(account::foreign_reply()),
         };
-        lane.targets.inspected(target, answer, &self.board, now);
+        lane.targets.inspected(target, answer, now);
         let remaining = lane.state.remaining(settings, now);
         account::show_target(&self.board, target, lane.targets.inspection(target), remaining);
         if lane.targets.must_give_back(target, &plan.settings.guard) {
@@ -364,7 +366,8 @@ impl Probing {
                 "free space is under the reserve: ballast is given back"
             );
             let task = Task::GiveBack { target: target_of(settings) };
-            let reply = self.work(lane, target, task, (RUN_GRACE, Vec::new()));
+            let devices = lane.targets.device_names(target);
+            let reply = self.work(lane, Work { target, task, deadline: RUN_GRACE, devices });
             if let Ok(Reply::Failed(fault)) | Err(fault) = reply {
                 tracing::warn!(target = settings.name, "ballast not given back: {fault}");
             }
@@ -394,41 +397,4 @@ impl Probing {
         let layout = Duration::from_secs((512 << 20) / LAYOUT_BYTES_PER_SECOND_MIN);
         pulse.beat(self.clock.now(), Seconds(longest).duration() + layout + RUN_GRACE * 3);
     }
-}
-
-/// Watches the events of one worker.
-struct Eye<'a> {
-    board: &'a Board,
-    legs: Vec<Profile>,
-    before: Progress,
-    /// Why the run ends for others' sake.
-    foreign: Option<String>,
-}
-
-impl Eye<'_> {
-    /// True once the run should end because others want the device.
-    fn sees_foreign_load(&mut self, what: &What) -> bool {
-        match what {
-            What::Confined { parts } => {
-                self.board.lock().sandbox = parts.iter().cloned().collect();
-            }
-            What::Progress(now) => {
-                let conditions = self.board.lock().conditions.clone();
-                let leg = self.legs.get(now.leg);
-                let found =
-                    leg.and_then(|leg| foreign_load_appeared(leg, &self.before, now, &conditions));
-                self.before = now.clone();
-                self.foreign = self.foreign.take().or(found);
-            }
-            _ => {}
-        }
-        self.foreign.is_some()
-    }
-}
-
-/// A target as the worker knows it: a block device by its stable path, else a directory.
-pub fn target_of(settings: &crate::config::settings::TargetSettings) -> Target {
-    let path = settings.path.clone();
-    let place = if path.starts_with("/dev") { Place::Device(path) } else { Place::Directory(path) };
-    Target { name: settings.name.clone(), place }
 }

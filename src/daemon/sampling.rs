@@ -83,7 +83,7 @@ impl Sampling {
             let snapshot = self.tick(&mut samplers);
             self.published.publish(snapshot);
             let now = self.clock.now();
-            due = next_tick(due.mono, now.mono, period, &mut samplers.late, due);
+            due = next_tick(due, now, period, &mut samplers.late);
             if self.halt.sleep(due.mono.saturating_sub(now.mono)) {
                 return;
             }
@@ -231,20 +231,14 @@ fn say_once(slot: &mut Slot, fault: &Fault) {
 }
 
 /// The next absolute deadline; whole periods that were missed are skipped and counted, never caught up.
-fn next_tick(
-    due: Duration,
-    now: Duration,
-    period: Duration,
-    late: &mut u64,
-    from: Moment,
-) -> Moment {
-    let mut next = due + period;
-    if next < now {
-        let missed = (now - next).as_nanos() / period.as_nanos().max(1) + 1;
-        *late += u64::try_from(missed).unwrap_or(u64::MAX);
-        next = now + period;
+fn next_tick(due: Moment, now: Moment, period: Duration, late: &mut u64) -> Moment {
+    let next = due.mono + period;
+    if next >= now.mono {
+        return Moment { mono: next, ..now };
     }
-    Moment { mono: next, ..from }
+    let missed = (now.mono - next).as_nanos() / period.as_nanos().max(1) + 1;
+    *late += u64::try_from(missed).unwrap_or(u64::MAX);
+    now.plus(period)
 }
 
 #[cfg(test)]
@@ -254,10 +248,11 @@ mod tests {
     #[test]
     fn a_stall_skips_ticks_and_counts_them() {
         let s = Duration::from_secs;
+        let at = |seconds| Moment::default().plus(s(seconds));
         let mut late = 0;
-        let on_time = next_tick(s(10), s(10), s(1), &mut late, Moment::default());
+        let on_time = next_tick(at(10), at(10), s(1), &mut late);
         assert_eq!((on_time.mono, late), (s(11), 0));
-        let after = next_tick(s(10), s(14), s(1), &mut late, Moment::default());
+        let after = next_tick(at(10), at(14), s(1), &mut late);
         assert_eq!((after.mono, late), (s(15), 4));
     }
 

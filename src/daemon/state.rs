@@ -57,10 +57,12 @@ impl Discard {
 
 impl State {
     /// The budget of a target; a full one where none was kept.
-    pub fn budget(&mut self, target: &str, a_day: Bytes, now: Moment) -> &mut Budget {
-        let budget =
-            self.budgets.entry(target.to_owned()).or_insert_with(|| Budget::new(a_day, now));
-        *budget = budget.clone().resized(a_day);
+    pub fn budget(&mut self, target: &TargetSettings, now: Moment) -> &mut Budget {
+        let budget = self
+            .budgets
+            .entry(target.name.clone())
+            .or_insert_with(|| Budget::new(target.budget, now));
+        *budget = budget.clone().resized(target.budget);
         budget
     }
 
@@ -128,7 +130,8 @@ mod tests {
 
     fn some() -> State {
         let mut state = State::default();
-        state.budget("root", Bytes(1 << 30), Moment::default());
+        let budget = Budget::new(Bytes(1 << 30), Moment::default());
+        state.budgets.insert("root".into(), budget);
         state
     }
 

@@ -1,5 +1,6 @@
 //! What is known of each target: its last inspection, and whether a worker is stuck on it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::board::Board;
@@ -9,6 +10,7 @@ use crate::base::clock::Moment;
 use crate::base::fault::{Fault, FaultKind};
 use crate::base::units::{Bytes, MIB};
 use crate::config::settings::{GuardSettings, TargetSettings};
+use crate::model::job::{Place, Target};
 use crate::model::outcome::{Inspection, Outcome, Skip};
 use crate::model::snapshot::ProbeState;
 use crate::worker::stuck::Stuck;
@@ -47,21 +49,21 @@ struct StuckOn {
     held: Held,
 }
 
-#[derive(Debug, Default)]
 pub struct Targets {
     known: Vec<Known>,
     stuck: Vec<StuckOn>,
+    board: Arc<Board>,
 }
 
 impl Targets {
-    pub fn new(plan: &Plan, state: &State, now: Moment) -> Self {
+    pub fn new(board: Arc<Board>, plan: &Plan, state: &State, now: Moment) -> Self {
         let stuck = state
             .stuck
             .iter()
             .filter(|entry| Stuck::still_there(&entry.worker))
             .map(|entry| StuckOn { entry: entry.clone(), held: Held::Left })
             .collect();
-        let mut targets = Self { known: Vec::new(), stuck };
+        let mut targets = Self { known: Vec::new(), stuck, board };
         targets.replan(plan, now);
         targets
     }
@@ -88,6 +90,11 @@ impl Targets {
 
     pub fn inspection(&self, target: usize) -> Option<&Inspection> {
         self.known.get(target)?.inspection.as_ref()
+    }
+
+    /// Kernel names of the leaf disks under a target, as last seen.
+    pub fn device_names(&self, target: usize) -> Vec<String> {
+        self.known.get(target).map_or(Vec::new(), device_names)
     }
 
     /// The outcome of a probe whose target was never seen well.
@@ -131,13 +138,7 @@ impl Targets {
     }
 
     /// Takes what a look found.
-    pub fn inspected(
-        &mut self,
-        target: usize,
-        answer: Result<Inspection, Fault>,
-        board: &Board,
-        now: Moment,
-    ) {
+    pub fn inspected(&mut self, target: usize, answer: Result<Inspection, Fault>, now: Moment) {
         let Some(known) = self.known.get_mut(target) else { return };
         match answer {
             Ok(inspection) => {
@@ -156,12 +157,12 @@ impl Targets {
         let again = if known.distrust > 0 { INSPECT_AGAIN } else { INSPECT_EVERY };
         known.next_inspection = Some(now.plus(again));
         if known.distrust == 0 && known.fault.is_none() {
-            show_hung(board, target, None);
+            show_hung(&self.board, target, None);
         }
     }
 
     /// A worker did not die: its target is hung until it does, and two looks are good.
-    pub fn hang(&mut self, target: usize, stuck: Stuck, board: &Board, now: Moment) -> Fault {
+    pub fn hang(&mut self, target: usize, stuck: Stuck, now: Moment) -> Fault {
         let Some(known) = self.known.get_mut(target) else {
             return hung("a target that is gone");
         };
@@ -175,12 +176,12 @@ impl Targets {
             worker: stuck.record().clone(),
         };
         self.stuck.push(StuckOn { entry, held: Held::Child(stuck) });
-        show_hung(board, target, Some(now));
+        show_hung(&self.board, target, Some(now));
         fault
     }
 
     /// Lets go of workers that ended after all; their targets are looked at at once.
-    pub fn reap(&mut self, board: &Board, now: Moment) {
+    pub fn reap(&mut self, now: Moment) {
         let mut free = Vec::new();
         self.stuck.retain_mut(|stuck| {
             let gone = match &mut stuck.held {
@@ -198,7 +199,7 @@ impl Targets {
         }
         for (index, known) in self.known.iter().enumerate() {
             if self.is_held(&known.name, &device_names(known)) {
-                show_hung(board, index, Some(now));
+                show_hung(&self.board, index, Some(now));
             }
         }
     }
@@ -277,4 +278,11 @@ pub fn reserve(settings: &GuardSettings, inspection: &Inspection) -> Bytes {
 /// The fault of a worker that could not be killed.
 pub fn hung(place: &str) -> Fault {
     Fault::new(FaultKind::Hung, format!("{place}: calls into it do not return"))
+}
+
+/// A target as the worker knows it: a block device by its stable path, else a directory.
+pub fn target_of(settings: &TargetSettings) -> Target {
+    let path = settings.path.clone();
+    let place = if path.starts_with("/dev") { Place::Device(path) } else { Place::Directory(path) };
+    Target { name: settings.name.clone(), place }
 }

@@ -9,6 +9,9 @@ use crate::config::settings::FirstRun;
 /// Busy devices are tried again this often before the interval is given up.
 const RETRIES_MAX: u32 = 5;
 const RETRY_WAIT_MAX: Duration = Duration::from_secs(60);
+/// A person who started it waits for the first pass: it looks for a quiet moment more eagerly.
+const FIRST_PASS_RETRIES_MAX: u32 = 30;
+const FIRST_PASS_RETRY_WAIT: Duration = Duration::from_secs(3);
 /// With [`FirstRun::Spread`] nothing runs earlier: a host that boots is busy with itself.
 const QUIET_AFTER_BOOT: Duration = Duration::from_secs(600);
 /// Most that a run is moved off its place in the interval, as a share of the interval.
@@ -128,11 +131,16 @@ impl Timetable {
     /// The probe found its device busy: it is tried again soon, then an interval later.
     pub fn postpone(&mut self, index: usize, now: Moment) {
         let Some(slot) = self.slots.get_mut(index) else { return };
-        if slot.retries >= RETRIES_MAX {
+        let (retries_max, wait_max) = if slot.first_pass {
+            (FIRST_PASS_RETRIES_MAX, FIRST_PASS_RETRY_WAIT)
+        } else {
+            (RETRIES_MAX, RETRY_WAIT_MAX)
+        };
+        if slot.retries >= retries_max {
             return self.ran(index, now);
         }
         slot.retries += 1;
-        slot.due = now.mono + (slot.every / 10).min(RETRY_WAIT_MAX);
+        slot.due = now.mono + (slot.every / 10).min(wait_max);
     }
 }
 

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use crate::Promise;
 use crate::harness::{LoopDisk, NO_PROBES, Page, Setup, must};
 
-pub(crate) const PROMISES: &[Promise] = &[
+pub const PROMISES: &[Promise] = &[
     Promise::new("disk_counters_agree_with_iostat_over_a_busy_20_s", iostat)
         .root()
         .needs(&["iostat", "fio", "losetup"]),
@@ -36,8 +36,8 @@ fn iostat() {
         .stdout(Stdio::null())
         .spawn()
         .unwrap();
-    let busy = format!("loadline_disk_read_operations_per_second");
-    daemon.until_metric(&busy, &[&label], |rate| rate > 100.0);
+    let busy = "loadline_disk_read_operations_per_second";
+    daemon.until_metric(busy, &[&label], |rate| rate > 100.0);
     let before = daemon.page();
     // The second report of `-y 20 1` covers the 20 s that follow.
     let report = must("iostat", &["-x", "-k", "-y", "-o", "JSON", disk.name(), "20", "1"]);

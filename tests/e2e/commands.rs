@@ -9,7 +9,7 @@ use rustix::process::Signal;
 use crate::Promise;
 use crate::harness::{BINARY, Mounted, NO_PROBES, Setup, disk_dir, loadline, until_within};
 
-pub(crate) const PROMISES: &[Promise] = &[
+pub const PROMISES: &[Promise] = &[
     Promise::new("each_start_up_fault_has_its_exit_code_and_says_what_to_do", exit_codes),
     Promise::new("check_prints_every_probe_and_its_bytes_a_day", check),
     Promise::new("probe_disk_measures_and_leaves_nothing_behind", probe_disk),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::Promise;
 use crate::harness::{Setup, disk_dir, until};
 
-pub(crate) const PROMISES: &[Promise] =
+pub const PROMISES: &[Promise] =
     &[Promise::new("kill_9_at_random_moments_leaves_only_the_declared_file", killed_at_random)];
 
 fn files(dir: &Path, out: &mut Vec<String>) {

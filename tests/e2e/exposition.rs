@@ -3,7 +3,7 @@
 use crate::Promise;
 use crate::harness::{NO_PROBES, Setup, feed};
 
-pub(crate) const PROMISES: &[Promise] = &[
+pub const PROMISES: &[Promise] = &[
     Promise::new("promtool_finds_nothing_on_a_live_page", promtool_is_content).needs(&["promtool"]),
     Promise::new("a_fixture_root_gives_the_golden_page", golden),
     Promise::new("every_series_is_described_in_the_reference", all_described),

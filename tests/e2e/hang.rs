@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use crate::Promise;
 use crate::harness::{Mounted, Setup, must, until};
 
-pub(crate) const PROMISES: &[Promise] = &[Promise::new(
+pub const PROMISES: &[Promise] = &[Promise::new(
     "a_hung_target_leaves_the_page_answering_and_the_daemon_restartable",
     frozen_target,
 )

@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_loadline");
+pub const BINARY: &str = env!("CARGO_BIN_EXE_loadline");
 
 /// Longest wait for anything that should happen soon; reached only by a fault.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
-pub(crate) fn installed(program: &str) -> bool {
+pub fn installed(program: &str) -> bool {
     std::env::var_os("PATH").is_some_and(|path| {
         std::env::split_paths(&path)
             .chain(["/usr/sbin".into(), "/sbin".into()])
@@ -24,22 +24,22 @@ pub(crate) fn installed(program: &str) -> bool {
 }
 
 /// A directory on a real disk: temporary directories may be memory.
-pub(crate) fn disk_dir() -> TempDir {
+pub fn disk_dir() -> TempDir {
     let base = Path::new(env!("CARGO_TARGET_TMPDIR"));
     std::fs::create_dir_all(base).unwrap();
     tempfile::tempdir_in(base).unwrap()
 }
 
-pub(crate) fn free_port() -> u16 {
+pub fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 /// Polls until `what` gives something; fails after [`PATIENCE`], naming what was awaited.
-pub(crate) fn until<T>(awaited: &str, what: impl FnMut() -> Option<T>) -> T {
+pub fn until<T>(awaited: &str, what: impl FnMut() -> Option<T>) -> T {
     until_within(PATIENCE, awaited, what)
 }
 
-pub(crate) fn until_within<T>(
+pub fn until_within<T>(
     patience: Duration,
     awaited: &str,
     mut what: impl FnMut() -> Option<T>,
@@ -56,7 +56,7 @@ pub(crate) fn until_within<T>(
 
 /// A parsed page: name and labels as they stand, to value.
 #[derive(Debug, Default)]
-pub(crate) struct Page {
+pub struct Page {
     pub text: String,
     series: BTreeMap<String, f64>,
 }
@@ -88,7 +88,7 @@ impl Page {
 }
 
 /// A running daemon; killed and cleaned up when dropped.
-pub(crate) struct Daemon {
+pub struct Daemon {
     pub child: Child,
     pub port: u16,
     pub state: PathBuf,
@@ -99,7 +99,7 @@ pub(crate) struct Daemon {
 
 /// How a daemon is started.
 #[derive(Default)]
-pub(crate) struct Setup {
+pub struct Setup {
     pub args: Vec<String>,
     pub config: Option<String>,
     pub state: Option<PathBuf>,
@@ -108,7 +108,7 @@ pub(crate) struct Setup {
 }
 
 /// A configuration without probes, for tests of everything else.
-pub(crate) const NO_PROBES: &str = "guard: {probes: false}\n";
+pub const NO_PROBES: &str = "guard: {probes: false}\n";
 
 impl Setup {
     pub fn config(text: impl Into<String>) -> Self {
@@ -187,7 +187,7 @@ impl Drop for Daemon {
     }
 }
 
-pub(crate) fn get(port: u16, path: &str) -> Result<String, String> {
+pub fn get(port: u16, path: &str) -> Result<String, String> {
     let agent: ureq::Agent =
         ureq::Agent::config_builder().timeout_global(Some(Duration::from_secs(10))).build().into();
     let url = format!("http://127.0.0.1:{port}{path}");
@@ -196,13 +196,13 @@ pub(crate) fn get(port: u16, path: &str) -> Result<String, String> {
 }
 
 /// Runs the binary to its end.
-pub(crate) struct Ran {
+pub struct Ran {
     pub code: Option<i32>,
     pub out: String,
     pub err: String,
 }
 
-pub(crate) fn loadline(args: &[&str], state: &Path) -> Ran {
+pub fn loadline(args: &[&str], state: &Path) -> Ran {
     let output = Command::new(BINARY)
         .args(args)
         .env("STATE_DIRECTORY", state)
@@ -217,7 +217,7 @@ pub(crate) fn loadline(args: &[&str], state: &Path) -> Ran {
 }
 
 /// Runs another program; fails unless it succeeds. Returns its standard output.
-pub(crate) fn must(program: &str, args: &[&str]) -> String {
+pub fn must(program: &str, args: &[&str]) -> String {
     let path = format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default());
     let output = Command::new(program).args(args).env("PATH", path).output().unwrap();
     assert!(
@@ -230,7 +230,7 @@ pub(crate) fn must(program: &str, args: &[&str]) -> String {
 }
 
 /// Feeds `input` to a program; returns exit code and everything it printed.
-pub(crate) fn feed(program: &str, args: &[&str], input: &str) -> (Option<i32>, String) {
+pub fn feed(program: &str, args: &[&str], input: &str) -> (Option<i32>, String) {
     use std::io::Write;
     let mut child = Command::new(program)
         .args(args)
@@ -247,7 +247,7 @@ pub(crate) fn feed(program: &str, args: &[&str], input: &str) -> (Option<i32>, S
 }
 
 /// A loop device over a file of its own; detached when dropped.
-pub(crate) struct LoopDisk {
+pub struct LoopDisk {
     pub device: String,
     _backing: TempDir,
 }
@@ -285,7 +285,7 @@ impl Drop for LoopDisk {
 }
 
 /// A file system mounted on a loop device; unmounted when dropped.
-pub(crate) struct Mounted {
+pub struct Mounted {
     pub path: PathBuf,
     _disk: LoopDisk,
     _dir: TempDir,

@@ -11,6 +11,7 @@
     clippy::disallowed_methods,
     clippy::print_stdout,
     clippy::print_stderr,
+    unreachable_pub,
     reason = "tests"
 )]
 
@@ -27,7 +28,7 @@ mod start;
 use libtest_mimic::{Arguments, Failed, Trial};
 
 /// One promise.
-pub(crate) struct Promise {
+pub struct Promise {
     pub name: &'static str,
     /// Programs that must be installed.
     pub needs: &'static [&'static str],

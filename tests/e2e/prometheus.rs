@@ -7,7 +7,7 @@ use tempfile::TempDir;
 use crate::Promise;
 use crate::harness::{Daemon, LoopDisk, NO_PROBES, Setup, disk_dir, free_port, until_within};
 
-pub(crate) const PROMISES: &[Promise] = &[
+pub const PROMISES: &[Promise] = &[
     Promise::new("prometheus_scrapes_the_disks_of_this_machine", scrapes).needs(&["prometheus"]),
     Promise::new("a_disk_at_its_limit_makes_the_98_percent_expression_true", busy_disk)
         .root()

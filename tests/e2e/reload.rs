@@ -5,7 +5,7 @@ use rustix::process::Signal;
 use crate::Promise;
 use crate::harness::{Daemon, NO_PROBES, Setup, until};
 
-pub(crate) const PROMISES: &[Promise] = &[
+pub const PROMISES: &[Promise] = &[
     Promise::new("a_changed_file_is_taken_whole_or_refused_whole", file_change),
     Promise::new("sighup_reloads_at_once", sighup),
 ];

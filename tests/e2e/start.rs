@@ -7,7 +7,7 @@ use rustix::process::Signal;
 use crate::Promise;
 use crate::harness::{NO_PROBES, Setup, until_within};
 
-pub(crate) const PROMISES: &[Promise] = &[
+pub const PROMISES: &[Promise] = &[
     Promise::new("start_by_hand_has_results_of_the_first_pass_within_a_minute", first_pass),
     Promise::new("first_lines_say_what_is_done_where_and_what_is_off", first_lines),
     Promise::new("sigterm_ends_within_5_s_in_the_middle_of_a_probe", stop_in_a_probe),
