@@ -7,6 +7,7 @@ mod probe;
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 
+use anyhow::Context;
 use clap::{Args, Parser, Subcommand};
 
 use crate::config::complaint::Complaint;
@@ -48,6 +49,9 @@ enum Command {
     Check(CommonArguments),
     /// Give back every ballast file of the configured targets
     Clean(CommonArguments),
+    /// Print the metric reference as Markdown
+    #[command(hide = true)]
+    Reference,
     /// Run one probe now and print what it measured
     #[command(subcommand)]
     Probe(ProbeCommand),
@@ -149,6 +153,7 @@ pub fn main() -> u8 {
         Some(Command::Serve(serve_arguments)) => serve(serve_arguments, &mut out),
         Some(Command::Check(common)) => check::run(common, &mut out),
         Some(Command::Clean(common)) => clean::run(common, &mut out),
+        Some(Command::Reference) => reference(&mut out),
         Some(Command::Probe(ProbeCommand::Disk(disk))) => probe::run(disk, &mut out),
     };
     match result {
@@ -163,6 +168,11 @@ pub fn main() -> u8 {
 fn serve(arguments: ServeArguments, out: &mut dyn Write) -> Result<(), Failure> {
     let options = arguments.common.options(arguments.listen)?;
     Ok(daemon::serve(options, out)?)
+}
+
+fn reference(out: &mut dyn Write) -> Result<(), Failure> {
+    let text = crate::publish::reference::reference(&daemon::descs());
+    Ok(out.write_all(text.as_bytes()).context("standard output")?)
 }
 
 /// Logs go to standard error, coloured only on a terminal; `RUST_LOG` sets the level.

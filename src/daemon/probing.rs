@@ -12,7 +12,7 @@ use super::plan::{Plan, PlannedProbe};
 use super::state::State;
 use super::supervise::{Halt, Pulse};
 use super::targets::{Targets, ballast_size, reserve, target_of};
-use crate::base::clock::Clock;
+use crate::base::clock::{Clock, Moment};
 use crate::base::fault::Fault;
 use crate::base::units::{Bytes, Seconds};
 use crate::config::settings::TargetSettings;
@@ -48,6 +48,8 @@ pub struct Lane {
     pub targets: Targets,
     pub state: State,
     runs: u64,
+    /// When the last own activity on devices ended.
+    worked: Option<Moment>,
 }
 
 /// One task for a worker on a target.
@@ -74,9 +76,6 @@ impl Probing {
     pub fn run(&self, pulse: &Pulse) {
         let Some(plan) = self.board.lock().plan.clone() else { return };
         let mut lane = self.open(plan);
-        // The guard decides on windows: there is one after two samples.
-        self.beat(pulse, &lane);
-        self.halt.sleep(lane.plan.settings.sample.every.duration() * 5 / 2);
         while !self.halt.is_set() {
             self.beat(pulse, &lane);
             self.take_new_plan(&mut lane);
@@ -106,7 +105,7 @@ impl Probing {
         let targets = Targets::new(Arc::clone(&self.board), &plan, &state, self.clock.now());
         let timetable = self.timetable(&plan);
         account::new_views(&self.board, &plan);
-        Lane { plan, timetable, targets, state, runs: 0 }
+        Lane { plan, timetable, targets, state, runs: 0, worked: Some(self.clock.now()) }
     }
 
     fn timetable(&self, plan: &Plan) -> Timetable {
@@ -142,6 +141,7 @@ impl Probing {
     fn attempt(&self, lane: &mut Lane, index: usize) {
         let plan = Arc::clone(&lane.plan);
         let probe = &plan.probes[index];
+        self.settle(lane);
         let now = self.clock.now();
         let outcome = match self.prepare(lane, probe) {
             Ok(run) => self.execute(lane, index, run),
@@ -154,6 +154,15 @@ impl Probing {
             lane.timetable.ran(index, now);
         }
         account::record(&self.board, index, (now, self.clock.now()), outcome);
+    }
+
+    /// The guard decides on windows without own activity: there is one two samples after it.
+    fn settle(&self, lane: &mut Lane) {
+        let every = lane.plan.settings.sample.every.duration();
+        if let Some(worked) = lane.worked.take() {
+            let settled = worked.plus(every * 5 / 2);
+            self.halt.sleep(settled.mono.saturating_sub(self.clock.now().mono));
+        }
     }
 
     /// Everything that must be true before a worker is started; else the outcome that says why not.
@@ -296,6 +305,7 @@ impl Probing {
             Ok(Reply::LaidOut { written }) => {
                 account::charge_layout(&self.board, target, written);
                 self.inspect(lane, target);
+                self.settle(lane);
                 Ok(())
             }
             Ok(Reply::Skipped { skip, text }) => Err(Outcome::skipped(skip, text)),
@@ -315,6 +325,7 @@ impl Probing {
         let job = Job { v: WIRE_VERSION, polite: true, task };
         let stop = self.stop.below();
         let mut eye = Eye::new(&self.board, legs);
+        let quiet = devices.is_empty();
         self.board.lock().begin_own_run(devices, self.clock.now());
         let ended = self.runner.run(&job, deadline, &stop, &mut |what| {
             if eye.sees_foreign_load(what) {
@@ -323,6 +334,9 @@ impl Probing {
         });
         let now = self.clock.now();
         self.board.lock().end_own_run(now);
+        if !quiet {
+            lane.worked = Some(now);
+        }
         match (ended, eye.foreign()) {
             (
                 Ended::Replied(Reply::Ran(Outcome::Skipped {

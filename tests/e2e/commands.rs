@@ -194,13 +194,13 @@ fn clean() {
     let ran =
         loadline(&["clean", "--config", &config.display().to_string()], &dir.path().join("s"));
     assert_eq!(ran.code, Some(0), "{}", ran.err);
-    assert!(ran.out.contains("64 MiB given back"), "{}", ran.out);
+    assert!(ran.out.contains("64.0 MiB given back"), "{}", ran.out);
     assert_eq!(std::fs::read_dir(&target).unwrap().count(), 0);
 }
 
 fn target_config(path: &std::path::Path) -> String {
     format!(
-        "targets: [{{name: t, path: {}, ballast: 64MiB}}]\n\
+        "targets: [{{name: t, path: {}, ballast: 64MiB, budget: 100GiB}}]\n\
          probes:\n  - {{name: fast, kind: latency, target: t, every: 10s}}\n  \
          - {{name: write, kind: disk, target: t, every: 1h, disk: {{profile: seq_write}}}}\n",
         path.display()

@@ -31,6 +31,8 @@ const VOLATILE: &[&str] = &[
     "loadline_sampler_read_seconds",
     "loadline_config_last_reload_success_timestamp_seconds",
     "loadline_samples_late_total",
+    "loadline_disk_window_",
+    "loadline_nic_window_",
     "process_",
 ];
 
@@ -41,6 +43,8 @@ fn golden() {
         ..Setup::config(NO_PROBES)
     }
     .start();
+    // From the second reading on there are windows.
+    daemon.until_metric("loadline_nic_receive_bytes_per_second", &[], |_| true);
     let stable: String = daemon
         .page()
         .text

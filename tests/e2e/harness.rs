@@ -138,8 +138,12 @@ impl Setup {
                 }
             }
         });
-        let daemon = Daemon { child, port, state, lines, _dir: Some(dir) };
-        until("the daemon to be ready", || daemon.get("/-/ready").ok());
+        let mut daemon = Daemon { child, port, state, lines, _dir: Some(dir) };
+        until("the daemon to be ready", || {
+            let ended = daemon.child.try_wait().unwrap();
+            assert!(ended.is_none(), "the daemon did not start: {ended:?}");
+            daemon.get("/-/ready").ok()
+        });
         daemon
     }
 }
