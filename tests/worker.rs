@@ -228,8 +228,8 @@ fn confined_workers_lay_out_inspect_run_and_give_back() {
     let (bytes, reserve) = (Bytes(4 << 20), Bytes(0));
     let laid_out = reply(Task::LayOut { target: target.clone(), bytes, reserve, seed: 1 });
     assert!(matches!(laid_out, Reply::LaidOut { written } if written >= bytes), "{laid_out:?}");
-    let (procfs, sysfs) = ("/proc".into(), "/sys".into());
-    let inspected = reply(Task::Inspect { target: target.clone(), procfs, sysfs });
+    let (procfs, sysfs, rootfs) = ("/proc".into(), "/sys".into(), "/".into());
+    let inspected = reply(Task::Inspect { target: target.clone(), procfs, sysfs, rootfs });
     let Reply::Inspected(found) = inspected else { panic!("{inspected:?}") };
     assert_eq!(found.ballast, Some(bytes));
     let shape = (probe::kind("latency").unwrap().read)(None).unwrap();
@@ -369,7 +369,8 @@ fn a_worker_that_the_kernel_holds_is_hung_and_the_daemon_goes_on() {
         Err(error) => return eprintln!("skipped: no FUSE here: {error}"),
     };
     let target = Target { name: "frozen".into(), place: Place::Directory(dir.path().into()) };
-    let task = Task::Inspect { target, procfs: "/proc".into(), sysfs: "/sys".into() };
+    let (procfs, sysfs, rootfs) = ("/proc".into(), "/sys".into(), "/".into());
+    let task = Task::Inspect { target, procfs, sysfs, rootfs };
     let inspect = Job { v: WIRE_VERSION, polite: false, task };
     let patience = Patience { stop: SHORT, kill: SHORT };
     let hasty = ProcessRunner { patience, ..runner("serve") };

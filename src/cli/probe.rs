@@ -20,7 +20,7 @@ use crate::daemon::probing::INSPECT_DEADLINE;
 use crate::daemon::targets::target_of;
 use crate::host::roots::Roots;
 use crate::model::job::{
-    Access, EngineKind, Job, Place, Profile, Region, Run, Target, Task, WIRE_VERSION,
+    Access, Backing, EngineKind, Job, Place, Profile, Region, Run, Target, Task, WIRE_VERSION,
 };
 use crate::model::outcome::{Done, Inspection, Outcome, Reply};
 use crate::probe::disk::{self, Preset};
@@ -113,6 +113,9 @@ pub(super) struct DiskArguments {
     /// Size of the unnamed file [default: 512MiB]
     #[arg(long, value_name = "SIZE")]
     size: Option<Bytes>,
+    /// Run through the page cache where the file system knows no direct I/O
+    #[arg(long)]
+    buffered: bool,
     /// Forces an engine [default: the first that works]
     #[arg(long, value_enum)]
     engine: Option<EngineName>,
@@ -135,6 +138,10 @@ pub(super) fn run(arguments: DiskArguments, out: &mut dyn Write) -> Result<(), F
     let runner = ProcessRunner::new(Arc::new(SystemClock));
     let stop = stop_on_interrupt()?;
     let inspection = inspect(&runner, &target, &stop)?;
+    if inspection.backing == Backing::Memory && profile.direct {
+        let text = format!("{} is memory, not a disk: choose another --target", target.name);
+        return Err(Failure { code: EXIT_FAULT, text });
+    }
     let progress = Progress::new(std::io::stderr().is_terminal(), &profile);
     progress.headline(&table::headline(&target, &inspection, &profile));
     let turn = wait_for_turn(&state)?;
@@ -180,6 +187,7 @@ fn profile(arguments: &DiskArguments) -> Result<Profile, Failure> {
         ramp: arguments.ramp.unwrap_or(base.ramp),
         bytes_max: arguments.bytes.unwrap_or(base.bytes_max),
         flush: reads.0 < 1.0,
+        direct: !arguments.buffered,
         ..base.clone()
     };
     let of = |p: &Profile| (p.access, p.reads, p.block);
@@ -217,8 +225,8 @@ fn target(path: &Path) -> Result<Target, Failure> {
 }
 
 fn inspect(runner: &ProcessRunner, target: &Target, stop: &Stop) -> Result<Inspection, Failure> {
-    let Roots { procfs, sysfs, .. } = Roots::default();
-    let task = Task::Inspect { target: target.clone(), procfs, sysfs };
+    let Roots { procfs, sysfs, rootfs } = Roots::default();
+    let task = Task::Inspect { target: target.clone(), procfs, sysfs, rootfs };
     let job = Job { v: WIRE_VERSION, polite: false, task };
     match runner.run(&job, INSPECT_DEADLINE, stop, &mut |_| {}) {
         Ended::Replied(Reply::Inspected(inspection)) => Ok(*inspection),

@@ -124,6 +124,7 @@ fn look(start: &Start<'_>) -> Vec<Result<Inspection, Fault>> {
                 target: target_of(settings),
                 procfs: start.options.roots.procfs.clone(),
                 sysfs: start.options.roots.sysfs.clone(),
+                rootfs: start.options.roots.rootfs.clone(),
             };
             match ask(start, task)? {
                 Reply::Inspected(inspection) => Ok(*inspection),

@@ -13,12 +13,12 @@ use super::state::State;
 use super::supervise::{Halt, Pulse};
 use super::targets::{Targets, ballast_size, reserve, target_of};
 use crate::base::clock::{Clock, Moment};
-use crate::base::fault::Fault;
+use crate::base::fault::{Fault, FaultKind};
 use crate::base::units::{Bytes, Seconds};
 use crate::config::settings::TargetSettings;
 use crate::host::roots::Roots;
-use crate::model::job::{Job, Place, Region, Run, Task, WIRE_VERSION};
-use crate::model::outcome::{Outcome, Reply, Skip};
+use crate::model::job::{Backing, Job, Place, Region, Run, Task, WIRE_VERSION};
+use crate::model::outcome::{Inspection, Outcome, Reply, Skip};
 use crate::model::snapshot::ProbeState;
 use crate::schedule::due::{Entry, Order, Timetable};
 use crate::schedule::guard::{self, Request};
@@ -175,6 +175,7 @@ impl Probing {
             Some(inspection) => inspection.clone(),
             None => return Err(lane.targets.why_unknown(probe.target)),
         };
+        refuse_memory(probe, &inspection)?;
         let size = ballast_size(settings, &inspection).map_err(skip)?;
         let writes = probe.written_bytes_max();
         let conditions = self.board.lock().conditions.clone();
@@ -362,6 +363,7 @@ impl Probing {
             target: target_of(settings),
             procfs: self.roots.procfs.clone(),
             sysfs: self.roots.sysfs.clone(),
+            rootfs: self.roots.rootfs.clone(),
         };
         let work = Work { target, task, deadline: INSPECT_DEADLINE, devices: Vec::new() };
         let reply = self.work(lane, work);
@@ -411,4 +413,14 @@ impl Probing {
         let layout = Duration::from_secs((512 << 20) / LAYOUT_BYTES_PER_SECOND_MIN);
         pulse.beat(self.clock.now(), Seconds(longest).duration() + layout + RUN_GRACE * 3);
     }
+}
+
+/// Memory is refused before anything is laid out: a result would look great and hide a broken disk.
+fn refuse_memory(probe: &PlannedProbe, inspection: &Inspection) -> Result<(), Outcome> {
+    let asked = probe.shape.legs.iter().all(|leg| !leg.direct);
+    if inspection.backing != Backing::Memory || asked {
+        return Ok(());
+    }
+    let text = format!("{} is memory, not a disk: choose another target", inspection.filesystem);
+    Err(Outcome::failed(FaultKind::Unsupported, text))
 }

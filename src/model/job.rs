@@ -112,6 +112,9 @@ pub struct Profile {
     pub sync: bool,
     /// Flush at the end of a leg that wrote; its time is reported and included.
     pub flush: bool,
+    /// Direct I/O or no run at all: through the page cache a run measures memory, and has to be
+    /// asked for.
+    pub direct: bool,
 }
 
 impl Profile {
@@ -177,6 +180,8 @@ pub enum Task {
         target: Target,
         procfs: PathBuf,
         sysfs: PathBuf,
+        /// Taken off mount points.
+        rootfs: PathBuf,
     },
     /// Lays out the ballast file if it isn't there and whole.
     LayOut {
@@ -306,6 +311,7 @@ mod tests {
             operations_max: Some(10),
             sync: false,
             flush: true,
+            direct: true,
         };
         assert_eq!(profile.written_bytes_max(), Bytes(40960));
         assert_eq!(Profile { reads: Ratio(1.0), ..profile }.written_bytes_max(), Bytes(0));

@@ -14,7 +14,7 @@ pub static KIND: Kind = Kind {
     help: "throughput and latency: seq_read, seq_write, rand_read, rand_rw, rand_write, or your own",
     example: "disk:\n  profile: rand_read\n  access: random\n  reads: 100%\n  block_size: 4KiB\n  \
               depth: 4\n  jobs: 2\n  runtime: 3s\n  ramp: 0s\n  bytes: 16GiB\n  sync: false\n  \
-              flush: false\n",
+              flush: false\n  direct: true\n",
     descs: metrics::STORAGE,
     read: |section| {
         let options: Options = match section {
@@ -78,6 +78,7 @@ impl Preset {
             operations_max: None,
             sync: false,
             flush: reads < 1.0,
+            direct: true,
         }
     }
 }
@@ -138,6 +139,7 @@ struct Options {
     bytes: Option<Bytes>,
     sync: Option<bool>,
     flush: Option<bool>,
+    direct: Option<bool>,
 }
 
 /// An option and what is wrong with it.
@@ -158,6 +160,7 @@ impl Options {
             bytes_max: self.bytes.unwrap_or(bytes_by_default(&base, reads)),
             sync: self.sync.unwrap_or(base.sync),
             flush: self.flush.unwrap_or(reads.0 < 1.0),
+            direct: self.direct.unwrap_or(base.direct),
             ..base.clone()
         };
         check(&profile)?;

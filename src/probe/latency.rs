@@ -44,11 +44,13 @@ struct Options {
     writes: u64,
     #[serde(deserialize_with = "read::quantity")]
     block_size: Bytes,
+    /// False runs through the page cache where the file system knows no direct I/O.
+    direct: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { reads: 16, writes: 4, block_size: Bytes(4 * KIB) }
+        Self { reads: 16, writes: 4, block_size: Bytes(4 * KIB), direct: true }
     }
 }
 
@@ -92,6 +94,7 @@ impl Options {
             operations_max: Some(operations),
             sync: reads.0 < 1.0,
             flush: false,
+            direct: self.direct,
         })
     }
 }

@@ -214,9 +214,14 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_not_called_direct() {
+    fn case_090_memory_is_refused_unless_asked_for_and_never_called_direct() {
         let Ok(dir) = tempfile::tempdir_in("/dev/shm") else { return };
-        let done = done(storage(&run_on(dir.path(), Preset::RandRead), &RULES, &Ears::default()));
+        let mut run = run_on(dir.path(), Preset::RandRead);
+        let refused = storage(&run, &RULES, &Ears::default());
+        let Outcome::Failed { fault, partial: None } = refused else { panic!("{refused:?}") };
+        assert_eq!(fault.kind, FaultKind::Unsupported);
+        run.legs[0].direct = false;
+        let done = done(storage(&run, &RULES, &Ears::default()));
         assert_eq!((done.flags.direct, done.legs[0].direct), (Some(false), false));
     }
 

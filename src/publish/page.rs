@@ -257,6 +257,7 @@ mod tests {
                 operations_max: None,
                 sync: false,
                 flush: false,
+                direct: true,
             },
             engine: EngineKind::IoUring,
             engine_reason: String::new(),

@@ -111,13 +111,23 @@ pub fn integer_bounds(points: &[Point]) -> Vec<String> {
     points.iter().filter_map(fault).collect()
 }
 
+/// What stands over the table.
+const HEAD: &str = "\
+# Metrics
+
+Made from the code by `loadline reference`; a test holds it to that. What can't be known is absent, and
+so is what has gone stale: a probe's results after three intervals, a window's gauges after three
+windows. The label `device` is the kernel's name, as node_exporter has it.
+
+| name | type | unit | labels | meaning | source |
+| --- | --- | --- | --- | --- | --- |
+";
+
 /// The reference as a Markdown table, in order of names.
 pub fn reference(descs: &[&Desc]) -> String {
     let mut sorted: Vec<&&Desc> = descs.iter().collect();
     sorted.sort_by_key(|desc| desc.name);
-    let mut out = String::from(
-        "| name | type | unit | labels | meaning | source |\n| --- | --- | --- | --- | --- | --- |\n",
-    );
+    let mut out = String::from(HEAD);
     for desc in sorted {
         let kind = match desc.kind {
             MetricKind::Counter => "counter",
@@ -212,7 +222,7 @@ mod tests {
         let b = Desc::gauge("loadline_b_ratio", &["device"], "this | that", "/proc/b");
         let a = Desc::counter("loadline_a_total", &[], "things", "/proc/a");
         let text = reference(&[&b, &a]);
-        let rows: Vec<_> = text.lines().skip(2).collect();
+        let rows: Vec<_> = text.lines().filter(|line| line.starts_with("| `")).collect();
         assert_eq!(
             rows,
             [

@@ -270,15 +270,24 @@ mod tests {
             7,
             clock.now(),
         );
-        let mut waits = Vec::new();
-        for _ in 0..=RETRIES_MAX {
-            table.postpone(0, clock.now());
-            let due = table.due(0, clock.now()).unwrap().mono;
-            waits.push((due - clock.now().mono).as_secs());
-            clock.advance(due - clock.now().mono);
-        }
-        assert_eq!(waits[..5], [60; 5]);
-        assert!(waits[5] >= 1800, "{waits:?}");
+        let eager = waits(&mut table, &clock, FIRST_PASS_RETRIES_MAX);
+        assert_eq!(eager[..30], [3; 30], "a person waits");
+        assert!(eager[30] >= 1800, "{eager:?}");
+        let patient = waits(&mut table, &clock, RETRIES_MAX);
+        assert_eq!(patient[..5], [60; 5]);
+        assert!(patient[5] >= 1800, "{patient:?}");
+    }
+
+    /// Seconds of each wait while the device of probe 0 stays busy.
+    fn waits(table: &mut Timetable, clock: &ManualClock, retries: u32) -> Vec<u64> {
+        (0..=retries)
+            .map(|_| {
+                table.postpone(0, clock.now());
+                let wait = table.due(0, clock.now()).unwrap().mono - clock.now().mono;
+                clock.advance(wait);
+                wait.as_secs()
+            })
+            .collect()
     }
 
     #[test]

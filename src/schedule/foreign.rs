@@ -57,6 +57,7 @@ mod tests {
             operations_max: None,
             sync: false,
             flush: false,
+            direct: true,
         };
         let progress = |elapsed: f64, queue: f64| Progress {
             elapsed: Seconds(elapsed),

@@ -17,16 +17,15 @@ use crate::model::job::{Place, Target};
 use crate::model::outcome::Inspection;
 use crate::workload::ballast;
 
-/// Inspects `target` on the host whose tables are under `procfs` and `sysfs`.
+/// Inspects `target` on the host whose tables are under `roots`.
 ///
 /// # Errors
 /// Those of the look at the target itself, and of finding the mount it lies on.
-pub(super) fn inspect(target: &Target, procfs: &Path, sysfs: &Path) -> Result<Inspection, Fault> {
+pub(super) fn inspect(target: &Target, roots: &Roots) -> Result<Inspection, Fault> {
     let look = look(&target.place)?;
-    let roots = Roots { procfs: procfs.into(), sysfs: sysfs.into(), ..Roots::default() };
     match &target.place {
-        Place::Directory(path) => directory(path, &look, &roots),
-        Place::Device(path) => Ok(device(path, &look, &roots)),
+        Place::Directory(path) => directory(path, &look, roots),
+        Place::Device(path) => Ok(device(path, &look, roots)),
     }
 }
 
@@ -148,7 +147,7 @@ mod tests {
         std::os::unix::fs::symlink("/proc/self", &link).unwrap();
         let look_at = |path: &Path| {
             let target = Target { name: "t".into(), place: Place::Directory(path.into()) };
-            inspect(&target, Path::new("/proc"), Path::new("/sys")).unwrap()
+            inspect(&target, &Roots::default()).unwrap()
         };
         assert_eq!(look_at(&link).filesystem, "proc");
         let plain = look_at(dir.path());

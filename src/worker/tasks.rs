@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use super::desk::Desk;
 use super::{inspect, save};
 use crate::base::fault::{Fault, FaultKind};
+use crate::host::roots::Roots;
 use crate::host::sandbox::Needs;
 use crate::model::job::{Job, Place, Run, Target, Task};
 use crate::model::outcome::{Outcome, Reply};
@@ -25,8 +26,9 @@ pub struct RealTasks;
 impl Perform for RealTasks {
     fn perform(&self, task: &Task, desk: &Desk) -> Reply {
         match task {
-            Task::Inspect { target, procfs, sysfs } => {
-                let inspection = inspect::inspect(target, procfs, sysfs);
+            Task::Inspect { target, procfs, sysfs, rootfs } => {
+                let (procfs, sysfs, rootfs) = (procfs.clone(), sysfs.clone(), rootfs.clone());
+                let inspection = inspect::inspect(target, &Roots { procfs, sysfs, rootfs });
                 reply(inspection.map(|i| Reply::Inspected(Box::new(i))))
             }
             Task::LayOut { target, bytes, reserve, seed } => {
@@ -63,7 +65,7 @@ fn reply(result: Result<Reply, Fault>) -> Reply {
 /// What the task has to be able to do, and no more.
 pub(super) fn needs(job: &Job) -> Needs {
     let (write_below, read_below) = match &job.task {
-        Task::Inspect { target, procfs, sysfs } => {
+        Task::Inspect { target, procfs, sysfs, .. } => {
             (vec![], vec![target.place.path().clone(), procfs.clone(), sysfs.clone()])
         }
         Task::LayOut { target, .. } | Task::GiveBack { target } => place(target),
@@ -114,7 +116,8 @@ mod tests {
     #[test]
     fn an_inspection_writes_nowhere_and_a_save_only_in_its_directory() {
         let target = Target { name: "srv".into(), place: Place::Directory("/srv".into()) };
-        let inspect = Task::Inspect { target, procfs: "/h/proc".into(), sysfs: "/h/sys".into() };
+        let (procfs, sysfs, rootfs) = ("/h/proc".into(), "/h/sys".into(), "/h".into());
+        let inspect = Task::Inspect { target, procfs, sysfs, rootfs };
         let save = Task::Save { directory: "/state".into(), name: "s".into(), content: "".into() };
         let needs = |task| needs(&Job { v: WIRE_VERSION, polite: false, task });
         assert!(needs(inspect).write_below.is_empty());

@@ -166,8 +166,9 @@ impl Ground {
         })
     }
 
-    /// Picks the engine on the real file and says what was opened. Where the first direct read is
-    /// refused the region is read through the page cache, and every result says so.
+    /// Picks the engine on the real file and says what was opened. Where direct I/O is refused, or
+    /// there is no disk behind it, a run goes through the page cache only when that was asked for,
+    /// and every result says so.
     pub fn choose_engine(
         &mut self,
         profile: &Profile,
@@ -188,9 +189,18 @@ impl Ground {
                 }
             }
         };
+        if profile.direct && !self.direct() {
+            return Err(self.no_direct().into());
+        }
         let (engine, reason) = (chosen.kind, chosen.reason.clone());
         watch.event(What::Opened { engine, reason, direct: self.direct() });
         Ok(chosen)
+    }
+
+    fn no_direct(&self) -> Fault {
+        let why = if self.memory { "it is memory, not a disk" } else { "no direct I/O there" };
+        let text = format!("{}: {why} (`direct: false` runs it all the same)", self.name);
+        Fault::new(FaultKind::Unsupported, text)
     }
 
     fn make_buffered(&mut self) -> Result<(), Fault> {

@@ -117,6 +117,7 @@ pub(crate) mod tests {
             operations_max: None,
             sync: false,
             flush: true,
+            direct: false,
         }
     }
 

@@ -9,7 +9,9 @@ pub const PROMISES: &[Promise] = &[
     Promise::new("disk_counters_agree_with_iostat_over_a_busy_20_s", iostat)
         .root()
         .needs(&["iostat", "fio", "losetup"]),
-    Promise::new("link_counters_agree_with_sar_over_a_busy_20_s", sar).root().needs(&["sar", "ip"]),
+    Promise::new("link_counters_agree_with_sar_over_a_busy_20_s", sar)
+        .root()
+        .needs(&["sar", "ip", "ping"]),
 ];
 
 const SECONDS: f64 = 20.0;
@@ -31,7 +33,14 @@ fn iostat() {
     daemon.until_metric("loadline_disk_reads_completed_total", &[&label], |_| true);
     let mut fio = Command::new("fio")
         .args(["--name=x", "--filename", &disk.device, "--rw=randrw", "--bs=16k"])
-        .args(["--ioengine=libaio", "--direct=1", "--iodepth=4", "--time_based", "--runtime=40"])
+        .args([
+            "--ioengine=libaio",
+            "--direct=1",
+            "--thread",
+            "--iodepth=4",
+            "--time_based",
+            "--runtime=40",
+        ])
         .args(["--rate_iops=300,150", "--size=128M"])
         .stdout(Stdio::null())
         .spawn()

@@ -93,7 +93,7 @@ fn busy_disk() {
     let prometheus = Prometheus::scraping(&daemon);
     let mut fio = Command::new("fio")
         .args(["--name=x", "--filename", &disk.device, "--rw=randrw", "--bs=64k"])
-        .args(["--ioengine=libaio", "--direct=1", "--iodepth=32", "--time_based"])
+        .args(["--ioengine=libaio", "--direct=1", "--thread", "--iodepth=32", "--time_based"])
         .args(["--runtime=240", "--size=256M"])
         .stdout(Stdio::null())
         .spawn()
