@@ -42,6 +42,11 @@ pub struct Extended {
 }
 
 impl Extended {
+    /// The extended value as of the last reading.
+    pub fn total(&self) -> u64 {
+        self.total
+    }
+
     /// Takes the next reading; returns the extended value.
     pub fn take(&mut self, reading: u64) -> u64 {
         let now = reading as u32;

@@ -15,7 +15,7 @@ pub static BUILD_INFO: Desc = Desc::gauge(
 pub static SAMPLER_UP: Desc = Desc::gauge(
     "loadline_sampler_up",
     &["sampler"],
-    "Whether the sampler's last reading succeeded.",
+    "Whether the sampler's last reading succeeded; absent where this kernel lacks its source.",
     "sampling lane",
 );
 pub static SAMPLER_LAST_SUCCESS: Desc = Desc::gauge(

@@ -12,6 +12,7 @@ pub mod sampling;
 pub mod state;
 pub mod supervise;
 pub mod targets;
+mod working;
 
 use std::io::Write;
 use std::path::PathBuf;

@@ -6,24 +6,22 @@ use std::time::Duration;
 
 use super::account;
 use super::board::Board;
-use super::eye::Eye;
 use super::keeper::Keeper;
 use super::plan::{Plan, PlannedProbe};
 use super::state::State;
 use super::supervise::{Halt, Pulse};
-use super::targets::{Targets, ballast_size, reserve, target_of};
+use super::targets::{Targets, ballast_size, refuse_memory, reserve, target_of};
+use super::working::{LAYOUT_BYTES_PER_SECOND_MIN, Work};
 use crate::base::clock::{Clock, Moment};
-use crate::base::fault::{Fault, FaultKind};
 use crate::base::units::{Bytes, Seconds};
 use crate::config::settings::TargetSettings;
 use crate::host::roots::Roots;
-use crate::model::job::{Backing, Job, Place, Region, Run, Task, WIRE_VERSION};
-use crate::model::outcome::{Inspection, Outcome, Reply, Skip};
+use crate::model::job::{Place, Region, Run, Task};
+use crate::model::outcome::{Outcome, Reply, Skip};
 use crate::model::snapshot::ProbeState;
 use crate::schedule::due::{Entry, Order, Timetable};
 use crate::schedule::guard::{self, Request};
-use crate::schedule::turn::{Turn, TurnGuard};
-use crate::worker::{Ended, Runner, Stop};
+use crate::worker::{Runner, Stop};
 
 /// What the lane is given.
 pub struct Probing {
@@ -43,31 +41,19 @@ pub struct Probing {
 
 /// What the lane keeps between turns.
 pub struct Lane {
-    plan: Arc<Plan>,
+    pub(super) plan: Arc<Plan>,
     timetable: Timetable,
     pub targets: Targets,
     pub state: State,
     runs: u64,
     /// When the last own activity on devices ended.
-    worked: Option<Moment>,
-}
-
-/// One task for a worker on a target.
-struct Work {
-    /// Index in the plan.
-    target: usize,
-    task: Task,
-    deadline: Duration,
-    /// Own activity is left out of the gauges of these.
-    devices: Vec<String>,
+    pub(super) worked: Option<Moment>,
 }
 
 /// Time for one open, look and answer of a healthy target.
 pub const INSPECT_DEADLINE: Duration = Duration::from_secs(5);
 /// Beyond its runtime a run may take this long to open, drain and flush.
-const RUN_GRACE: Duration = Duration::from_secs(40);
-/// Slowest disk that a ballast file is still laid out on.
-const LAYOUT_BYTES_PER_SECOND_MIN: u64 = 8 << 20;
+pub(super) const RUN_GRACE: Duration = Duration::from_secs(40);
 /// The lane looks around at least this often.
 const TURN: Duration = Duration::from_secs(1);
 
@@ -157,7 +143,7 @@ impl Probing {
     }
 
     /// The guard decides on windows without own activity: there is one two samples after it.
-    fn settle(&self, lane: &mut Lane) {
+    pub(super) fn settle(&self, lane: &mut Lane) {
         let every = lane.plan.settings.sample.every.duration();
         if let Some(worked) = lane.worked.take() {
             let settled = worked.plus(every * 5 / 2);
@@ -216,7 +202,7 @@ impl Probing {
     }
 
     /// A new seed each run, so that no run repeats another's offsets.
-    fn seed(&self, lane: &mut Lane) -> u64 {
+    pub(super) fn seed(&self, lane: &mut Lane) -> u64 {
         lane.runs += 1;
         let now = self.clock.now();
         (now.wall.as_nanos() as u64) ^ self.host_seed.rotate_left((lane.runs % 64) as u32)
@@ -273,124 +259,6 @@ impl Probing {
         outcome
     }
 
-    fn take_turn(&self) -> Result<TurnGuard, Outcome> {
-        match Turn::try_take(&self.turn_places) {
-            Ok(Turn::Mine(turn)) => Ok(turn),
-            Ok(Turn::Theirs(holder)) => Err(Outcome::skipped(Skip::Locked, holder.to_string())),
-            Err(fault) => Err(Outcome::Failed { fault, partial: None }),
-        }
-    }
-
-    /// The ballast file, once; afterwards the target is looked at again.
-    fn lay_out(
-        &self,
-        lane: &mut Lane,
-        target: usize,
-        (bytes, reserve): (Bytes, Bytes),
-    ) -> Result<(), Outcome> {
-        let plan = Arc::clone(&lane.plan);
-        let settings = &plan.targets[target];
-        let turn = self.take_turn()?;
-        let now = self.clock.now();
-        lane.state
-            .budget(settings, now)
-            .debit_layout(now)
-            .map_err(|text| Outcome::skipped(Skip::Budget, text))?;
-        let seed = self.seed(lane);
-        let task = Task::LayOut { target: target_of(settings), bytes, reserve, seed };
-        let deadline = Duration::from_secs(bytes.0 / LAYOUT_BYTES_PER_SECOND_MIN) + RUN_GRACE;
-        let devices = lane.targets.device_names(target);
-        let reply = self.work(lane, Work { target, task, deadline, devices });
-        drop(turn);
-        match reply {
-            Ok(Reply::LaidOut { written }) => {
-                account::charge_layout(&self.board, target, written);
-                self.inspect(lane, target);
-                self.settle(lane);
-                Ok(())
-            }
-            Ok(Reply::Skipped { skip, text }) => Err(Outcome::skipped(skip, text)),
-            Ok(Reply::Failed(fault)) | Err(fault) => Err(account::fault_outcome(fault)),
-            Ok(_) => Err(account::fault_outcome(account::foreign_reply())),
-        }
-    }
-
-    /// One worker on a target; own activity is marked, a run ends for others' sake, and a stuck
-    /// worker blocks the target.
-    fn work(&self, lane: &mut Lane, work: Work) -> Result<Reply, Fault> {
-        let Work { target, task, deadline, devices } = work;
-        let legs = match &task {
-            Task::Run(run) => run.legs.clone(),
-            _ => Vec::new(),
-        };
-        let job = Job { v: WIRE_VERSION, polite: true, task };
-        let stop = self.stop.below();
-        let mut eye = Eye::new(&self.board, legs);
-        let quiet = devices.is_empty();
-        self.board.lock().begin_own_run(devices, self.clock.now());
-        let ended = self.runner.run(&job, deadline, &stop, &mut |what| {
-            if eye.sees_foreign_load(what) {
-                stop.set();
-            }
-        });
-        let now = self.clock.now();
-        self.board.lock().end_own_run(now);
-        if !quiet {
-            lane.worked = Some(now);
-        }
-        match (ended, eye.foreign()) {
-            (
-                Ended::Replied(Reply::Ran(Outcome::Skipped {
-                    skip: Skip::Stopped, partial, ..
-                })),
-                Some(text),
-            ) => Ok(Reply::Ran(Outcome::Skipped { skip: Skip::Busy, text, partial })),
-            (Ended::Replied(reply), _) => Ok(reply),
-            (Ended::Failed(fault), _) => Err(fault),
-            (Ended::Hung(stuck), _) => {
-                let fault = lane.targets.hang(target, stuck, now);
-                lane.state.stuck = lane.targets.stuck_entries();
-                Err(fault)
-            }
-        }
-    }
-
-    /// Looks at a target; gives its ballast back when space has fallen under the reserve.
-    fn inspect(&self, lane: &mut Lane, target: usize) {
-        let plan = Arc::clone(&lane.plan);
-        let settings = &plan.targets[target];
-        let task = Task::Inspect {
-            target: target_of(settings),
-            procfs: self.roots.procfs.clone(),
-            sysfs: self.roots.sysfs.clone(),
-            rootfs: self.roots.rootfs.clone(),
-        };
-        let work = Work { target, task, deadline: INSPECT_DEADLINE, devices: Vec::new() };
-        let reply = self.work(lane, work);
-        let now = self.clock.now();
-        let answer = match reply {
-            Ok(Reply::Inspected(inspection)) => Ok(*inspection),
-            Ok(Reply::Failed(fault)) | Err(fault) => Err(fault),
-            Ok(_) => Err(account::foreign_reply()),
-        };
-        lane.targets.inspected(target, answer, now);
-        let remaining = lane.state.remaining(settings, now);
-        account::show_target(&self.board, target, lane.targets.inspection(target), remaining);
-        if lane.targets.must_give_back(target, &plan.settings.guard) {
-            tracing::warn!(
-                target = settings.name,
-                "free space is under the reserve: ballast is given back"
-            );
-            let task = Task::GiveBack { target: target_of(settings) };
-            let devices = lane.targets.device_names(target);
-            let reply = self.work(lane, Work { target, task, deadline: RUN_GRACE, devices });
-            if let Ok(Reply::Failed(fault)) | Err(fault) = reply {
-                tracing::warn!(target = settings.name, "ballast not given back: {fault}");
-            }
-            lane.targets.forget_ballast(target);
-        }
-    }
-
     fn show_next(&self, lane: &Lane) {
         let now = self.clock.now();
         let mut shared = self.board.lock();
@@ -413,14 +281,4 @@ impl Probing {
         let layout = Duration::from_secs((512 << 20) / LAYOUT_BYTES_PER_SECOND_MIN);
         pulse.beat(self.clock.now(), Seconds(longest).duration() + layout + RUN_GRACE * 3);
     }
-}
-
-/// Memory is refused before anything is laid out: a result would look great and hide a broken disk.
-fn refuse_memory(probe: &PlannedProbe, inspection: &Inspection) -> Result<(), Outcome> {
-    let asked = probe.shape.legs.iter().all(|leg| !leg.direct);
-    if inspection.backing != Backing::Memory || asked {
-        return Ok(());
-    }
-    let text = format!("{} is memory, not a disk: choose another target", inspection.filesystem);
-    Err(Outcome::failed(FaultKind::Unsupported, text))
 }

@@ -38,6 +38,8 @@ struct Slot {
     label: Label,
     sampler: Box<dyn Sampler>,
     up: bool,
+    /// This kernel never had its source: not a failure, and nobody should be woken for it.
+    unsupported: bool,
     last_success: Option<Moment>,
     read: Seconds,
     rejected: u64,
@@ -60,6 +62,7 @@ impl Samplers {
                 label: Arc::from(kind.name),
                 sampler: (kind.open)(roots, &plan.settings.sample),
                 up: false,
+                unsupported: false,
                 last_success: None,
                 read: Seconds(0.0),
                 rejected: 0,
@@ -159,7 +162,8 @@ impl Sampling {
         out.push(itself::build_info());
         for slot in &samplers.slots {
             let label = [&slot.label];
-            out.push(Point::number(&SAMPLER_UP, &label, f64::from(u8::from(slot.up))));
+            let up = (!slot.unsupported).then(|| f64::from(u8::from(slot.up)));
+            push_some(out, &SAMPLER_UP, &label, up);
             let success = slot.last_success.map(|m| m.unix_seconds());
             push_some(out, &SAMPLER_LAST_SUCCESS, &label, success);
             out.push(Point::number(&SAMPLER_READ, &label, slot.read.0));
@@ -203,6 +207,7 @@ fn read_apart(slot: &mut Slot, tick: Tick<'_>) -> Result<Reading, Fault> {
 
 fn take(all: &mut Reading, slot: &mut Slot, reading: Reading, at: Moment) {
     slot.up = true;
+    slot.unsupported = false;
     slot.last_success = Some(at);
     slot.said = None;
     slot.rejected += reading.rejected;
@@ -224,6 +229,7 @@ fn merge_conditions(all: &mut Conditions, one: Conditions) {
 /// A fault that stays is said once, not once a second.
 fn say_once(slot: &mut Slot, fault: &Fault) {
     slot.up = false;
+    slot.unsupported = fault.kind == FaultKind::Unsupported && slot.last_success.is_none();
     if slot.said.as_deref() != Some(fault.text.as_str()) {
         tracing::warn!(sampler = slot.kind.name, "{fault}: {}", fault.kind.advice());
         slot.said = Some(fault.text.clone());
@@ -270,6 +276,7 @@ mod tests {
             label: "x".into(),
             sampler: Box::new(Panics),
             up: true,
+            unsupported: false,
             last_success: None,
             read: Seconds(0.0),
             rejected: 0,

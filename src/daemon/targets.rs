@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::board::Board;
-use super::plan::Plan;
+use super::plan::{Plan, PlannedProbe};
 use super::state::{State, StuckEntry};
 use crate::base::clock::Moment;
 use crate::base::fault::{Fault, FaultKind};
 use crate::base::units::{Bytes, MIB};
 use crate::config::settings::{GuardSettings, TargetSettings};
-use crate::model::job::{Place, Target};
+use crate::model::job::{Backing, Place, Target};
 use crate::model::outcome::{Inspection, Outcome, Skip};
 use crate::model::snapshot::ProbeState;
 use crate::worker::stuck::Stuck;
@@ -285,4 +285,14 @@ pub fn target_of(settings: &TargetSettings) -> Target {
     let path = settings.path.clone();
     let place = if path.starts_with("/dev") { Place::Device(path) } else { Place::Directory(path) };
     Target { name: settings.name.clone(), place }
+}
+
+/// Memory is refused before anything is laid out: a result would look great and hide a broken disk.
+pub fn refuse_memory(probe: &PlannedProbe, inspection: &Inspection) -> Result<(), Outcome> {
+    let asked = probe.shape.legs.iter().all(|leg| !leg.direct);
+    if inspection.backing != Backing::Memory || asked {
+        return Ok(());
+    }
+    let text = format!("{} is memory, not a disk: choose another target", inspection.filesystem);
+    Err(Outcome::failed(FaultKind::Unsupported, text))
 }

@@ -222,8 +222,7 @@ fn history<'a>(entries: &'a [HistoryEntry], now: Moment) -> Vec<EntryRow<'a>> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-    use std::time::Duration;
+    use std::{sync::Arc, time::Duration};
 
     use super::*;
     use crate::base::units::{Bytes, Ratio, Seconds};
@@ -281,8 +280,8 @@ mod tests {
             flags: Flags { direct: Some(true), contended: Some(true), ..Flags::default() },
             cost: Cost::default(),
         };
-        let entry = |before: u64, ok, text: &str| HistoryEntry {
-            at: at(100_000 - before),
+        let entry = |ago: u64, ok, text: &str| HistoryEntry {
+            at: at(100_000 - ago),
             ok,
             text: text.into(),
         };

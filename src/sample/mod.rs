@@ -65,4 +65,7 @@ samplers! {
     tcp,
     cpu,
     pressure,
+    softnet,
+    qdisc,
+    namespace,
 }

@@ -3,7 +3,7 @@
 use super::{Kind, Reading, Sampler, Tick};
 use crate::base::clock::Moment;
 use crate::base::counter::step64;
-use crate::base::fault::Fault;
+use crate::base::fault::{Fault, FaultKind};
 use crate::base::units::{Ratio, Seconds};
 use crate::base::window::{Held, Span};
 use crate::config::settings::SampleSettings;
@@ -136,6 +136,9 @@ impl Sampler for PressureSampler {
         out.conditions.io_pressure = self.io_pressure.get().copied().flatten();
         match first_fault {
             // Booted with psi=0 each read fails with EOPNOTSUPP; older kernels have no files.
+            Some(fault) if !readable && fault.kind == FaultKind::Missing => {
+                Err(Fault { kind: FaultKind::Unsupported, ..fault })
+            }
             Some(fault) if !readable => Err(fault),
             _ => Ok(()),
         }
@@ -147,7 +150,6 @@ mod tests {
     use super::super::rig::Rig;
     use super::*;
     use crate::base::clock::Clock;
-    use crate::base::fault::FaultKind;
 
     fn io(rig: &Rig, total_us: u64) {
         let averages = "avg10=0.00 avg60=0.00 avg300=0.00";
@@ -196,9 +198,9 @@ mod tests {
     }
 
     #[test]
-    fn a_kernel_without_pressure_is_a_fault() {
+    fn a_kernel_without_pressure_does_not_support_it() {
         let mut rig = Rig::new(|_| ());
         rig.open(&KIND);
-        assert_eq!(rig.try_tick().unwrap_err().kind, FaultKind::Missing);
+        assert_eq!(rig.try_tick().unwrap_err().kind, FaultKind::Unsupported);
     }
 }

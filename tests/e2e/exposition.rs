@@ -33,6 +33,7 @@ const VOLATILE: &[&str] = &[
     "loadline_samples_late_total",
     "loadline_disk_window_",
     "loadline_nic_window_",
+    "loadline_filesystem_",
     "process_",
 ];
 

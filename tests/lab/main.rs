@@ -6,19 +6,32 @@
     clippy::disallowed_methods,
     clippy::print_stdout,
     clippy::too_many_arguments,
+    unreachable_pub,
     reason = "tests"
 )]
 
+#[allow(dead_code, reason = "shared with the end-to-end tests, which use more of it")]
+#[path = "../e2e/harness.rs"]
+mod harness;
 pub mod model;
 pub mod physics;
 
 use std::collections::BTreeMap;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::Ordering;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use harness::{Daemon, NO_PROBES, Page, Setup, until_within};
 
 use model::Physics;
 use physics::PhysicsDisk;
 
-fn installed(program: &str) -> bool {
-    std::process::Command::new(program).arg("--version").output().is_ok()
+/// One disk at a time: they share two cores.
+static TURN: Mutex<()> = Mutex::new(());
+
+fn turn() -> MutexGuard<'static, ()> {
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Why the lab can't run here; printed, never silent.
@@ -29,21 +42,27 @@ fn cannot_run() -> Option<&'static str> {
     if !std::path::Path::new("/dev/fuse").exists() {
         return Some("no /dev/fuse");
     }
-    if !installed("fio") { Some("fio is not installed") } else { None }
+    if !harness::installed("fio") { Some("fio is not installed") } else { None }
 }
 
-/// Random 4 KiB reads by fio at `depth`; operations a second.
-fn fio_rate(disk: &PhysicsDisk, depth: usize, seconds: u32) -> f64 {
-    let output = std::process::Command::new("fio")
-        .args(["--name=x", "--filename", &disk.device, "--rw=randread", "--bs=4k"])
-        .args(["--ioengine=libaio", "--direct=1", "--norandommap", "--randrepeat=0"])
-        .args(["--time_based", "--output-format=json", "--ramp_time=1"])
-        .arg(format!("--iodepth={depth}"))
-        .arg(format!("--runtime={seconds}"))
-        .output()
-        .unwrap();
-    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    json["jobs"][0]["read"]["iops"].as_f64().unwrap()
+/// Reads completed so far, by the kernel's count.
+fn reads_completed(disk: &PhysicsDisk) -> u64 {
+    let stat = std::fs::read_to_string(format!("/sys/block/{}/stat", disk.name())).unwrap();
+    stat.split_whitespace().next().unwrap().parse().unwrap()
+}
+
+/// Operations a second at `depth`, over the operations of 5 s as the model has it.
+fn rate(disk: &PhysicsDisk, depth: usize, expected: f64) -> f64 {
+    let fio = Fio::random_reads(disk, depth);
+    let reach = |reads: u64| {
+        until_within(Duration::from_secs(60), "reads", || {
+            (reads_completed(disk) >= reads).then(|| (Instant::now(), reads_completed(disk)))
+        })
+    };
+    let (start, before) = reach(reads_completed(disk) + 2 * depth as u64 + 50);
+    let (end, after) = reach(before + (expected * 5.0) as u64);
+    drop(fio);
+    (after - before) as f64 / (end - start).as_secs_f64()
 }
 
 #[test]
@@ -52,6 +71,7 @@ fn the_disk_does_what_its_model_says_at_every_depth() {
         println!("skipped: {reason}");
         return;
     }
+    let _turn = turn();
     let mut table = BTreeMap::new();
     for heads in [1, 32] {
         let physics = Physics::constant(120.0, heads);
@@ -59,8 +79,8 @@ fn the_disk_does_what_its_model_says_at_every_depth() {
         let stats = std::fs::read_to_string("/proc/diskstats").unwrap();
         assert!(stats.contains(&format!(" {} ", disk.name())), "it has its row");
         for depth in [1, 2, 8, 32] {
-            let rate = fio_rate(&disk, depth, 6);
-            table.insert((heads, depth), (rate, physics.rate(4096, depth)));
+            let model = physics.rate(4096, depth);
+            table.insert((heads, depth), (rate(&disk, depth, model), model));
         }
     }
     for ((heads, depth), (rate, model)) in &table {
@@ -72,4 +92,104 @@ fn the_disk_does_what_its_model_says_at_every_depth() {
             "{heads} heads, depth {depth}: {rate} of {model}"
         );
     }
+}
+
+/// fio at work on a disk in the background.
+struct Fio(Child);
+
+impl Fio {
+    fn random_reads(disk: &PhysicsDisk, depth: usize) -> Self {
+        let child = Command::new("fio")
+            .args(["--name=x", "--filename", &disk.device, "--rw=randread", "--bs=4k"])
+            .args(["--ioengine=libaio", "--direct=1", "--thread", "--norandommap"])
+            .args(["--time_based", "--runtime=120"])
+            .arg(format!("--iodepth={depth}"))
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        Self(child)
+    }
+}
+
+impl Drop for Fio {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Growth of a counter between two pages.
+fn grown(pages: (&Page, &Page), name: &str, label: &str) -> f64 {
+    pages.1.get(name, &[label]).unwrap() - pages.0.get(name, &[label]).unwrap()
+}
+
+fn wait_for_reads(daemon: &Daemon, label: &str, more_than: f64) -> Page {
+    let name = "loadline_disk_reads_completed_total";
+    until_within(Duration::from_secs(60), "reads", || {
+        let page = daemon.page();
+        page.get(name, &[label]).is_some_and(|reads| reads > more_than).then_some(page)
+    })
+}
+
+#[test]
+fn the_daemon_sees_what_the_disk_does() {
+    if let Some(reason) = cannot_run() {
+        println!("skipped: {reason}");
+        return;
+    }
+    let _turn = turn();
+    const DEPTH: usize = 8;
+    let physics = Physics::constant(120.0, 1);
+    let disk = PhysicsDisk::new(physics.clone());
+    let label = format!("device=\"{}\"", disk.name());
+    let daemon = Setup::config(NO_PROBES).start();
+    let fio = Fio::random_reads(&disk, DEPTH);
+    let before = wait_for_reads(&daemon, &label, 200.0);
+    let reads = before.get("loadline_disk_reads_completed_total", &[&label]).unwrap();
+    let after = wait_for_reads(&daemon, &label, reads + 1500.0);
+    let pages = (&before, &after);
+    let time = grown(pages, "loadline_sampler_last_success_timestamp_seconds", "sampler=\"disk\"");
+    let of = |name: &str| grown(pages, name, &label);
+    let rate = of("loadline_disk_reads_completed_total") / time;
+    let seen = [
+        ("busy", of("loadline_disk_busy_seconds_total") / time, 1.0),
+        ("queue", of("loadline_disk_queue_time_seconds_total") / time, DEPTH as f64),
+        (
+            "await",
+            of("loadline_disk_read_time_seconds_total") / of("loadline_disk_reads_completed_total"),
+            DEPTH as f64 / physics.rate(4096, DEPTH),
+        ),
+        ("rate", rate, physics.rate(4096, DEPTH)),
+    ];
+    drop(fio);
+    for (what, ours, model) in seen {
+        println!("{what}: {ours:.4} of {model:.4}");
+        assert!((ours / model - 1.0).abs() < 0.03, "{what}: {ours}, the model says {model}");
+    }
+}
+
+#[test]
+fn a_stall_is_named_while_it_lasts() {
+    if let Some(reason) = cannot_run() {
+        println!("skipped: {reason}");
+        return;
+    }
+    let _turn = turn();
+    let disk = PhysicsDisk::new(Physics::constant(120.0, 1));
+    let label = format!("device=\"{}\"", disk.name());
+    let daemon = Setup::config(NO_PROBES).start();
+    let fio = Fio::random_reads(&disk, 4);
+    wait_for_reads(&daemon, &label, 100.0);
+    let stalled = |is: f64| {
+        until_within(Duration::from_secs(8), "loadline_disk_stalled", || {
+            let now = daemon.page().get("loadline_disk_stalled", &[&label])?;
+            (now == is).then_some(())
+        });
+    };
+    stalled(0.0);
+    disk.commands.stalled.store(true, Ordering::Relaxed);
+    stalled(1.0);
+    disk.commands.stalled.store(false, Ordering::Relaxed);
+    stalled(0.0);
+    drop(fio);
 }

@@ -18,6 +18,9 @@ pub struct Physics {
     pub operations_per_second_max: Option<f64>,
     /// Added to each answer, without holding a head: a network.
     pub delay: f64,
+    /// A request that follows an answer within this time finds its head as if it had been waiting:
+    /// the host's own way from one answer to the next request is not the disk's.
+    pub turnaround: f64,
     pub seed: u64,
 }
 
@@ -34,6 +37,7 @@ impl Physics {
             reorders: false,
             operations_per_second_max: None,
             delay: 0.0,
+            turnaround: 0.0008,
             seed: 1,
         }
     }
@@ -110,7 +114,9 @@ impl Disk {
         while let Some(head) = self.free_head(now) {
             let Some(index) = self.choose(head) else { break };
             let request = self.waiting.remove(index);
-            let mut start = self.heads[head].free_at.max(request.arrived);
+            let free_at = self.heads[head].free_at;
+            let idle = request.arrived - free_at;
+            let mut start = if idle > self.physics.turnaround { request.arrived } else { free_at };
             if let Some(rate) = self.physics.operations_per_second_max {
                 start = start.max(self.next_token);
                 self.next_token = start + 1.0 / rate;
@@ -131,9 +137,10 @@ impl Disk {
 
     fn free_head(&self, now: f64) -> Option<usize> {
         let free = |index: &usize| self.heads[*index].free_at <= now;
-        let earliest =
+        // The one that came free last: its next request may be on the way.
+        let by_time =
             |a: &usize, b: &usize| self.heads[*a].free_at.total_cmp(&self.heads[*b].free_at);
-        (0..self.heads.len()).filter(free).min_by(earliest)
+        (0..self.heads.len()).filter(free).max_by(by_time)
     }
 
     fn choose(&self, head: usize) -> Option<usize> {
