@@ -34,6 +34,7 @@ const VOLATILE: &[&str] = &[
     "loadline_disk_window_",
     "loadline_nic_window_",
     "loadline_filesystem_",
+    "loadline_sandbox_enforced",
     "process_",
 ];
 
@@ -46,6 +47,9 @@ fn golden() {
     .start();
     // From the second reading on there are windows.
     daemon.until_metric("loadline_nic_receive_bytes_per_second", &[], |_| true);
+    // The first pass is refused by the one switch, the writes last.
+    let last = &["probe=\"rand_write\"", "reason=\"off\""];
+    daemon.until_metric("loadline_probe_skips_total", last, |n| n >= 1.0);
     let stable: String = daemon
         .page()
         .text
