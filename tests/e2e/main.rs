@@ -1,8 +1,7 @@
 //! Promises to users, each kept by the real binary with real parts.
 //!
 //! Tests run one after another: they share the host's disks. One that can't run here is shown as
-//! ignored, with the reason. `LOADLINE_REPEAT=5` runs each that often; `LOADLINE_TIER=full` adds the
-//! long ones.
+//! ignored, with the reason. `LOADLINE_REPEAT=5` runs each that often.
 
 #![allow(
     clippy::unwrap_used,
@@ -33,14 +32,12 @@ pub struct Promise {
     /// Programs that must be installed.
     pub needs: &'static [&'static str],
     pub root: bool,
-    /// Runs in the full tier only.
-    pub long: bool,
     pub body: fn(),
 }
 
 impl Promise {
     pub const fn new(name: &'static str, body: fn()) -> Self {
-        Self { name, needs: &[], root: false, long: false, body }
+        Self { name, needs: &[], root: false, body }
     }
 
     pub const fn needs(self, needs: &'static [&'static str]) -> Self {
@@ -51,10 +48,6 @@ impl Promise {
         Self { root: true, ..self }
     }
 
-    pub const fn long(self) -> Self {
-        Self { long: true, ..self }
-    }
-
     fn cannot_run(&self) -> Option<String> {
         if let Some(missing) = self.needs.iter().find(|p| !harness::installed(p)) {
             return Some(format!("{missing} is not installed"));
@@ -62,8 +55,7 @@ impl Promise {
         if self.root && !rustix::process::geteuid().is_root() {
             return Some("needs root".into());
         }
-        let full = std::env::var("LOADLINE_TIER").is_ok_and(|tier| tier == "full");
-        if self.long && !full { Some("full tier only".into()) } else { None }
+        None
     }
 }
 
