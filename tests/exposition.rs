@@ -134,32 +134,6 @@ proptest! {
     }
 }
 
-/// `cargo test --release five_thousand -- --ignored --nocapture`: the bound is 2 ms.
-#[test]
-#[ignore = "a measurement: only means something in a release build on a quiet machine"]
-fn five_thousand_series_cost_two_milliseconds() {
-    use loadline::base::clock::{Clock, SystemClock};
-    let desc = |i: u32| -> &'static Desc {
-        let name = format!("loadline_disk_read_operations_{i}_per_second").leak();
-        Box::leak(Box::new(Desc::gauge(name, &["device"], "reads a second", "t")))
-    };
-    let descs: Vec<_> = (0..50).map(desc).collect();
-    let devices: Vec<Label> = (0..100).map(|i| Label::from(format!("sd{i:03}"))).collect();
-    let series = devices.iter().flat_map(|device| descs.iter().map(move |d| (device, *d)));
-    let points: Vec<Point> = series
-        .enumerate()
-        .map(|(i, (device, desc))| Point::number(desc, &[device], i as f64 * 1_234.567_89))
-        .collect();
-    let mut best = f64::MAX;
-    for _ in 0..50 {
-        let start = SystemClock.now();
-        assert!(!render(points.iter()).text.is_empty());
-        best = best.min(SystemClock.now().since(start).0);
-    }
-    println!("5000 series: {:.2} ms", best * 1e3);
-    assert!(best <= 0.002);
-}
-
 #[test]
 fn reasons_are_a_closed_list_of_words() {
     let faults = FaultKind::ALL.map(FaultKind::label);

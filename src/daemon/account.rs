@@ -25,27 +25,25 @@ pub fn new_views(board: &Board, plan: &Plan) {
     let mut shared = board.lock();
     let old_probes = std::mem::take(&mut shared.probes);
     let old_targets = std::mem::take(&mut shared.targets);
-    shared.probes = plan
-        .probes
-        .iter()
-        .map(|probe| {
-            let target: Arc<str> = Arc::from(plan.targets[probe.target].name.as_str());
-            let old = old_probes.iter().find(|v| v.name == probe.name && v.target == target);
-            let empty = || Arc::new(Histogram::new(DURATION_BOUNDS));
-            let mut view = old.cloned().unwrap_or_else(|| ProbeView {
-                reads: empty(),
-                writes: empty(),
-                ..ProbeView::default()
-            });
-            view.name = Arc::clone(&probe.name);
-            view.kind = probe.kind.name;
-            view.target = target;
-            view.summary = probe.shape.summary.clone();
-            view.profile = Arc::from(probe.shape.profile.as_str());
-            view.every = probe.every;
-            view
-        })
-        .collect();
+    shared.probes =
+        plan.probes
+            .iter()
+            .map(|probe| {
+                let target: Arc<str> = Arc::from(plan.targets[probe.target].name.as_str());
+                let old = old_probes.iter().find(|v| v.name == probe.name && v.target == target);
+                let empty = || Arc::new(Histogram::new(DURATION_BOUNDS));
+                let mut view = old.map(|view| ProbeView::clone(view)).unwrap_or_else(|| {
+                    ProbeView { reads: empty(), writes: empty(), ..ProbeView::default() }
+                });
+                view.name = Arc::clone(&probe.name);
+                view.kind = probe.kind.name;
+                view.target = target;
+                view.summary = probe.shape.summary.clone();
+                view.profile = Arc::from(probe.shape.profile.as_str());
+                view.every = probe.every;
+                Arc::new(view)
+            })
+            .collect();
     shared.targets = plan
         .targets
         .iter()
@@ -60,7 +58,7 @@ pub fn new_views(board: &Board, plan: &Plan) {
 }
 
 pub fn running(board: &Board, index: usize, now: Moment) {
-    if let Some(view) = board.lock().probes.get_mut(index) {
+    if let Some(view) = board.lock().probes.get_mut(index).map(Arc::make_mut) {
         view.state = ProbeState::Running { since: now };
     }
 }
@@ -68,7 +66,7 @@ pub fn running(board: &Board, index: usize, now: Moment) {
 /// Takes the outcome of a probe that began at `began` and ended at `now`.
 pub fn record(board: &Board, index: usize, (began, now): (Moment, Moment), outcome: Outcome) {
     let mut shared = board.lock();
-    let Some(view) = shared.probes.get_mut(index) else { return };
+    let Some(view) = shared.probes.get_mut(index).map(Arc::make_mut) else { return };
     if matches!(view.state, ProbeState::Running { .. }) {
         view.state = ProbeState::Waiting;
     }

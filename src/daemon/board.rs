@@ -20,7 +20,8 @@ pub struct Shared {
     pub plan: Option<Arc<Plan>>,
     pub conditions: Conditions,
     pub own: OwnRuns,
-    pub probes: Vec<ProbeView>,
+    /// Shared with each snapshot: changed by copy, when there is something to change.
+    pub probes: Vec<Arc<ProbeView>>,
     pub targets: Vec<TargetView>,
     pub notes: Vec<String>,
     pub sandbox: BTreeMap<String, bool>,

@@ -3,11 +3,12 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use super::targets::target_of;
 use crate::base::units::{Bytes, Seconds};
 use crate::config::complaint::Complaint;
 use crate::config::document::{Document, Section};
 use crate::config::settings::{BUDGET_DEFAULT, ProbeSettings, Settings, TargetSettings};
-use crate::model::job::EngineKind;
+use crate::model::job::{EngineKind, Place};
 use crate::probe::disk::Preset;
 use crate::probe::{self, Kind, Shape};
 use crate::schedule::budget::{self, Planned};
@@ -137,9 +138,10 @@ fn default_probes(target: usize, settings: &TargetSettings) -> Vec<PlannedProbe>
         .collect()
 }
 
-/// A target that may not be written keeps the reading legs of a probe, if it has any.
+/// A target that is only read keeps the reading legs of a probe, if it has any.
 fn allowed(shape: Shape, settings: &TargetSettings) -> Option<Shape> {
-    if settings.writes == Some(false) { shape.read_only() } else { Some(shape) }
+    let raw = matches!(target_of(settings).place, Place::Device(_));
+    if raw || settings.writes == Some(false) { shape.read_only() } else { Some(shape) }
 }
 
 fn configured(
@@ -160,7 +162,7 @@ fn configured(
     let shape = (kind.read)(options.as_ref())?;
     let shape = allowed(shape, &targets[target]).ok_or_else(|| {
         let (name, target) = (&typed.name, &typed.target);
-        entry.refuse(format!("probe `{name}` writes, and target `{target}` has `writes: false`"))
+        entry.refuse(format!("probe `{name}` writes, and target `{target}` is only read"))
     })?;
     Ok(PlannedProbe {
         name: Arc::from(typed.name.as_str()),

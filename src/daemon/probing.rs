@@ -263,9 +263,12 @@ impl Probing {
         let now = self.clock.now();
         let mut shared = self.board.lock();
         for (index, view) in shared.probes.iter_mut().enumerate() {
-            view.next_due = lane.timetable.due(index, now);
+            let due = lane.timetable.due(index, now).map(|due| due.mono);
+            if view.next_due.map(|shown| shown.mono) != due {
+                Arc::make_mut(view).next_due = lane.timetable.due(index, now);
+            }
             if matches!(view.state, ProbeState::Running { .. }) {
-                view.state = ProbeState::Waiting;
+                Arc::make_mut(view).state = ProbeState::Waiting;
             }
         }
     }

@@ -15,7 +15,6 @@ use crate::host::roots::Roots;
 use crate::model::metric::{Label, Point, push_some};
 use crate::model::outcome::Conditions;
 use crate::model::snapshot::{HostFacts, Snapshot};
-use crate::probe;
 use crate::publish::Published;
 use crate::sample::{Kind, Reading, SAMPLERS, Sampler, Tick};
 
@@ -51,7 +50,11 @@ pub struct Samplers {
     plan: Arc<Plan>,
     slots: Vec<Slot>,
     late: u64,
+    /// The `process_*` families and when they were read: they are of interest by the minute.
+    process: (Option<Moment>, Vec<Point>),
 }
+
+const PROCESS_EVERY_SECONDS: f64 = 5.0;
 
 impl Samplers {
     pub fn open(roots: &Roots, plan: Arc<Plan>) -> Self {
@@ -69,7 +72,7 @@ impl Samplers {
                 said: None,
             })
             .collect();
-        Self { plan, slots, late: 0 }
+        Self { plan, slots, late: 0, process: (None, Vec::new()) }
     }
 }
 
@@ -129,6 +132,10 @@ impl Sampling {
             slot.read = self.clock.now().since(begun);
         }
         all.conditions.at = at;
+        if samplers.process.0.is_none_or(|read| at.since(read).0 >= PROCESS_EVERY_SECONDS) {
+            samplers.process = (Some(at), Vec::new());
+            itself::process(&mut samplers.process.1, self.started);
+        }
         self.compose(samplers, all, at)
     }
 
@@ -140,12 +147,6 @@ impl Sampling {
             shared.conditions = std::mem::take(&mut all.conditions);
             (shared.probes.clone(), shared.targets.clone(), shared.notes.clone())
         };
-        for view in &probes {
-            probe::metrics::points(view, at, &mut all.points);
-        }
-        for target in &targets {
-            probe::metrics::target_points(target, &mut all.points);
-        }
         all.notes.extend(notes);
         Snapshot {
             at,
@@ -154,6 +155,7 @@ impl Sampling {
             host: self.host.clone(),
             resources: all.resources,
             probes,
+            targets,
             notes: all.notes,
         }
     }
@@ -188,7 +190,7 @@ impl Sampling {
             out.push(Point::number(&SANDBOX, &[&part], f64::from(u8::from(*held))));
         }
         drop(shared);
-        itself::process(out, self.started);
+        out.extend(samplers.process.1.iter().cloned());
     }
 }
 

@@ -229,21 +229,19 @@ fn device_names(known: &Known) -> Vec<String> {
 fn show_hung(board: &Board, target: usize, since: Option<Moment>) {
     let mut shared = board.lock();
     let Some(plan) = shared.plan.clone() else { return };
-    for (index, view) in shared.probes.iter_mut().enumerate() {
-        if plan.probes.get(index).is_none_or(|probe| probe.target != target) {
-            continue;
-        }
+    let of_target = plan.probes.iter().map(|probe| probe.target == target);
+    for (view, _) in shared.probes.iter_mut().zip(of_target).filter(|(_, of_target)| *of_target) {
         match (since, view.state) {
             (Some(_), ProbeState::Hung { .. }) => {}
-            (Some(since), _) => view.state = ProbeState::Hung { since },
-            (None, ProbeState::Hung { .. }) => view.state = ProbeState::Waiting,
+            (Some(since), _) => Arc::make_mut(view).state = ProbeState::Hung { since },
+            (None, ProbeState::Hung { .. }) => Arc::make_mut(view).state = ProbeState::Waiting,
             (None, _) => {}
         }
     }
 }
 
 /// Size of the ballast file a target gets: the one that is there, the one configured, or
-/// min(512 MiB, 1 % of free space).
+/// min(512 MiB, 1 % of free space). A raw device has none.
 ///
 /// # Errors
 /// `Full` where that is under 64 MiB.
@@ -251,6 +249,9 @@ pub fn ballast_size(
     settings: &TargetSettings,
     inspection: &Inspection,
 ) -> Result<Bytes, (Skip, String)> {
+    if matches!(target_of(settings).place, Place::Device(_)) {
+        return Ok(Bytes(0));
+    }
     if let Some(size) = settings.ballast {
         return Ok(size);
     }
@@ -280,10 +281,14 @@ pub fn hung(place: &str) -> Fault {
     Fault::new(FaultKind::Hung, format!("{place}: calls into it do not return"))
 }
 
-/// A target as the worker knows it: a block device by its stable path, else a directory.
+/// File systems of memory that hosts mount under /dev.
+const NOT_DEVICES: [&str; 3] = ["/dev/shm", "/dev/hugepages", "/dev/mqueue"];
+
+/// A target as the worker knows it: by its path, what lies under /dev is a device, else a directory.
 pub fn target_of(settings: &TargetSettings) -> Target {
     let path = settings.path.clone();
-    let place = if path.starts_with("/dev") { Place::Device(path) } else { Place::Directory(path) };
+    let raw = path.starts_with("/dev") && !NOT_DEVICES.iter().any(|dir| path.starts_with(dir));
+    let place = if raw { Place::Device(path) } else { Place::Directory(path) };
     Target { name: settings.name.clone(), place }
 }
 

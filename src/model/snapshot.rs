@@ -13,13 +13,14 @@ use crate::base::units::{Bytes, Ratio, Seconds};
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
     pub at: Moment,
-    /// What the samplers, probes and judges say; withheld when the snapshot is stale.
+    /// What the samplers say; withheld, like all that probes say, when the snapshot is stale.
     pub points: Vec<Point>,
     /// What loadline says of itself; always served.
     pub itself: Vec<Point>,
     pub host: HostFacts,
     pub resources: Vec<Resource>,
-    pub probes: Vec<ProbeView>,
+    pub probes: Vec<Arc<ProbeView>>,
+    pub targets: Vec<TargetView>,
     /// What can't be known or done, and how to change that; shown on the page.
     pub notes: Vec<String>,
 }

@@ -18,6 +18,7 @@ use crate::base::clock::Moment;
 use crate::base::units::Seconds;
 use crate::model::metric::{Desc, Point};
 use crate::model::snapshot::Snapshot;
+use crate::probe;
 
 /// A snapshot older than this many sampling periods is no longer served as true.
 const STALE_PERIODS: u32 = 3;
@@ -121,7 +122,8 @@ impl Published {
     fn render(&self, snapshot: &Snapshot, stale: bool) -> Bytes {
         let flag = Point::number(&STALE, &[], f64::from(u8::from(stale)));
         let points: &[Point] = if stale { &[] } else { &snapshot.points };
-        let all = snapshot.itself.iter().chain(points).chain([&flag]);
+        let probes = if stale { Vec::new() } else { probe_points(snapshot) };
+        let all = snapshot.itself.iter().chain(points).chain(&probes).chain([&flag]);
         let exposition = metrics::render(all);
         if let Some(example) = &exposition.refused.example
             && !self.complained.swap(true, Ordering::Relaxed)
@@ -153,6 +155,18 @@ impl Shown {
     fn views(&self, stale: bool) -> &Views {
         if stale { &self.stale } else { &self.fresh }
     }
+}
+
+/// Series of probes and their targets: made when somebody asks, not at each snapshot.
+fn probe_points(snapshot: &Snapshot) -> Vec<Point> {
+    let mut points = Vec::with_capacity(64 * snapshot.probes.len());
+    for view in &snapshot.probes {
+        probe::metrics::points(view, snapshot.at, &mut points);
+    }
+    for target in &snapshot.targets {
+        probe::metrics::target_points(target, &mut points);
+    }
+    points
 }
 
 fn compress(plain: &[u8]) -> Bytes {

@@ -333,10 +333,9 @@ mod tests {
                 resource("eth0", ResourceClass::Link, "speed unknown", None),
                 resource("eth1", ResourceClass::Link, "1 Gbit/s", Some(Ratio(0.12))),
             ],
-            probes: vec![
-                probe(),
-                ProbeView { name: "new".into(), target: "srv".into(), ..ProbeView::default() },
-            ],
+            probes: [probe(), ProbeView { name: "new".into(), ..ProbeView::default() }]
+                .map(Arc::new)
+                .to_vec(),
             notes: vec!["eth0: speed unknown, link alert off: set links.eth0.rate".into()],
             ..Snapshot::default()
         }
@@ -371,7 +370,7 @@ mod tests {
     #[test]
     fn a_result_too_old_to_publish_says_so() {
         let mut old = sample();
-        old.probes[0].every = Seconds(3.0);
+        Arc::make_mut(&mut old.probes[0]).every = Seconds(3.0);
         assert!(render(&old, false).contains("12 s ago: too old to publish"));
     }
 
@@ -383,10 +382,9 @@ mod tests {
         snapshot.resources[0].device = evil.into();
         snapshot.resources[0].facts = evil.into();
         snapshot.resources[0].load[0].1 = evil.into();
-        snapshot.probes[0].name = evil.into();
-        snapshot.probes[0].target = evil.into();
-        snapshot.probes[0].summary = evil.into();
-        snapshot.probes[0].history[0].text = evil.into();
+        let probe = Arc::make_mut(&mut snapshot.probes[0]);
+        (probe.name, probe.target, probe.summary) = (evil.into(), evil.into(), evil.into());
+        probe.history[0].text = evil.into();
         snapshot.notes.push(evil.into());
         let page = render(&snapshot, false);
         assert!(!page.contains("<script") && !page.contains("onload='"), "{page}");

@@ -113,7 +113,7 @@ mod tests {
                 resource("eth0", ResourceClass::Link, None),
                 resource("eth1", ResourceClass::Link, Some(0.12)),
             ],
-            probes: vec![probe],
+            probes: vec![std::sync::Arc::new(probe)],
             ..Snapshot::default()
         }
     }
@@ -128,13 +128,13 @@ mod tests {
     #[test]
     fn what_hangs_or_fails_comes_first() {
         let mut hung = sample();
-        hung.probes[0].state = ProbeState::Hung { since: at(820) };
+        std::sync::Arc::make_mut(&mut hung.probes[0]).state = ProbeState::Hung { since: at(820) };
         let (mood, text) = sentence(&hung, false);
         assert_eq!(mood, "bad");
         assert!(text.starts_with("srv has not answered fast for 3 min; "), "{text}");
         let mut failed = sample();
         let entry = HistoryEntry { at: at(990), ok: false, text: "timed out".into() };
-        failed.probes[0].history = vec![entry];
+        std::sync::Arc::make_mut(&mut failed.probes[0]).history = vec![entry];
         let (mood, text) = sentence(&failed, false);
         assert_eq!(mood, "warn");
         assert!(text.starts_with("last run without a result: fast; "), "{text}");

@@ -7,7 +7,9 @@ use std::time::Duration;
 use rustix::process::Signal;
 
 use crate::Promise;
-use crate::harness::{BINARY, Mounted, NO_PROBES, Setup, disk_dir, loadline, until_within};
+use crate::harness::{
+    BINARY, LoopDisk, Mounted, NO_PROBES, Setup, disk_dir, loadline, until_within,
+};
 
 pub const PROMISES: &[Promise] = &[
     Promise::new("each_start_up_fault_has_its_exit_code_and_says_what_to_do", exit_codes),
@@ -22,6 +24,11 @@ pub const PROMISES: &[Promise] = &[
         .root()
         .needs(&["mkfs.ext4", "losetup"]),
     Promise::new("a_target_that_vanishes_is_missing_and_comes_back", vanishing_target),
+    Promise::new("a_raw_device_is_measured_and_never_written", raw_device)
+        .root()
+        .needs(&["losetup"]),
+    Promise::new("io_uring_denied_falls_back_to_threads_and_says_why", no_io_uring).root(),
+    Promise::new("memory_is_refused_as_a_target", memory),
     Promise::new("a_read_only_state_directory_stops_no_sampling", read_only_state)
         .root()
         .needs(&["mkfs.ext4", "losetup"]),
@@ -251,4 +258,77 @@ fn read_only_state() {
     assert!(daemon.get("/-/healthy").is_ok());
     let daemon = Setup { state: Some(disk.path.join("state")), ..Setup::config(NO_PROBES) }.start();
     assert!(daemon.get("/metrics").is_ok());
+}
+
+fn raw_device() {
+    let disk = LoopDisk::new(64);
+    std::fs::write(&disk.device, vec![0x5a; 1 << 20]).unwrap();
+    let content = || std::fs::read(&disk.device).unwrap();
+    let before = content();
+    let dir = disk_dir();
+    let ran = loadline(
+        &["probe", "disk", "--target", &disk.device, "--profile", "rand_write", "--runtime", "1s"],
+        dir.path(),
+    );
+    assert_eq!(ran.code, Some(1), "{}", ran.err);
+    assert!(ran.err.contains("nothing is written to devices"), "{}", ran.err);
+    let read = loadline(
+        &["probe", "disk", "--target", &disk.device, "--profile", "rand_read", "--runtime", "1s"],
+        dir.path(),
+    );
+    assert_eq!(read.code, Some(0), "{}", read.err);
+    let config = format!("targets: [{{name: raw, path: {}}}]\n", disk.device);
+    let daemon = Setup::config(config).start();
+    daemon.until_metric("loadline_probe_operations_per_second", &["probe=\"rand_read\""], |rate| {
+        rate > 0.0
+    });
+    let page = daemon.page();
+    assert!(page.get("loadline_probe_interval_seconds", &["probe=\"seq_write\""]).is_none());
+    drop(daemon);
+    assert!(content() == before, "not a byte has changed");
+}
+
+/// Puts the kernel's switch back when dropped.
+struct Switch(String);
+
+const IO_URING_SWITCH: &str = "/proc/sys/kernel/io_uring_disabled";
+
+impl Drop for Switch {
+    fn drop(&mut self) {
+        let _ = std::fs::write(IO_URING_SWITCH, &self.0);
+    }
+}
+
+fn no_io_uring() {
+    let Ok(was) = std::fs::read_to_string(IO_URING_SWITCH) else {
+        return println!("skipped: this kernel has no {IO_URING_SWITCH}");
+    };
+    let _switch = Switch(was);
+    std::fs::write(IO_URING_SWITCH, "2").unwrap();
+    let dir = disk_dir();
+    let target = dir.path().display().to_string();
+    let probe = ["probe", "disk", "--target", &target, "--runtime", "1s", "--size", "64MiB"];
+    let ran = loadline(&[&probe[..], &["--format", "json"]].concat(), dir.path());
+    assert_eq!(ran.code, Some(0), "{}", ran.err);
+    let json: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
+    let leg = &json["legs"][0];
+    assert_eq!(leg["engine"], "threads", "{leg}");
+    assert!(leg["engine_reason"].as_str().unwrap().contains("io_uring"), "{leg}");
+    let forced = loadline(&[&probe[..], &["--engine", "io_uring"]].concat(), dir.path());
+    assert_eq!(forced.code, Some(1), "a forced engine is not replaced: {}", forced.out);
+}
+
+fn memory() {
+    let Ok(dir) = tempfile::tempdir_in("/dev/shm") else {
+        return println!("skipped: no /dev/shm");
+    };
+    let target = dir.path().display().to_string();
+    let state = disk_dir();
+    let ran = loadline(&["probe", "disk", "--target", &target, "--runtime", "1s"], state.path());
+    assert_eq!(ran.code, Some(1), "{}", ran.out);
+    assert!(ran.err.contains("memory, not a disk"), "{}", ran.err);
+    let daemon = Setup::config(target_config(dir.path())).start();
+    let refused = &["probe=\"fast\"", "reason=\"unsupported\""];
+    daemon.until_metric("loadline_probe_failures_total", refused, |n| n >= 1.0);
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "nothing was laid out");
 }
