@@ -7,18 +7,17 @@ use super::plan::{Plan, PlannedProbe};
 use crate::base::clock::Moment;
 use crate::base::fault::{Fault, FaultKind};
 use crate::base::stats::Histogram;
-use crate::base::units::{Bytes, Seconds};
+use crate::base::units::{Bytes, Rate, Seconds};
 use crate::model::job::Profile;
-use crate::model::outcome::{Cost, DURATION_BOUNDS, Done, Inspection, Outcome, Skip};
+use crate::model::outcome::{
+    Cost, DURATION_BOUNDS, Done, Inspection, Measured, Outcome, Skip, per_second,
+};
 use crate::model::snapshot::{HistoryEntry, ProbeState, ProbeView};
 
 /// Entries of history per probe.
 const HISTORY_MAX: usize = 12;
-/// In-flight bytes of a monitoring run are at most what the target moves in this time: a deeper
-/// queue is everybody's latency.
-const IN_FLIGHT_SECONDS_MAX: f64 = 0.1;
-/// Depth in bytes before any rate is known: 8 x 1 MiB.
-const IN_FLIGHT_BYTES_UNKNOWN: f64 = 8.0 * 1048576.0;
+/// Before any rate is known a disk is taken for a slow one: 8 x 1 MiB in flight.
+const RATE_UNKNOWN: Rate = Rate(8.0 * 1048576.0 / 0.1);
 
 /// Views for every planned probe and target; what is known of those that stay is kept.
 pub fn new_views(board: &Board, plan: &Plan) {
@@ -149,9 +148,9 @@ pub fn headline(outcome: &Outcome) -> String {
     }
 }
 
-fn leg_line(leg: &crate::model::outcome::Measured) -> String {
+fn leg_line(leg: &Measured) -> String {
     let bytes = (leg.reads.bytes.0 + leg.writes.bytes.0) as f64;
-    let rate = crate::base::units::Rate(crate::model::outcome::per_second(bytes, leg.elapsed));
+    let rate = Rate(per_second(bytes, leg.elapsed));
     let median = [&leg.reads, &leg.writes]
         .into_iter()
         .max_by_key(|d| d.operations)
@@ -160,29 +159,15 @@ fn leg_line(leg: &crate::model::outcome::Measured) -> String {
     format!("{} {:.0}/s, {rate}{latency}", leg.profile.name, leg.operations_per_second())
 }
 
-/// The legs of a run, their depth lowered where the target's last rate would make the queue long.
-pub fn bounded_legs(board: &Board, probe: &PlannedProbe) -> Vec<Profile> {
-    let shared = board.lock();
-    let last = shared
-        .probes
-        .iter()
-        .find(|view| view.name == probe.name)
-        .and_then(|view| view.last.clone());
-    let mut legs = probe.shape.legs.clone();
-    for (index, leg) in legs.iter_mut().enumerate() {
-        let rate = last.as_ref().and_then(|done| done.legs.get(index)).map(|measured| {
-            let bytes = (measured.reads.bytes.0 + measured.writes.bytes.0) as f64;
-            crate::model::outcome::per_second(bytes, measured.elapsed)
-        });
-        let most = rate.map_or(IN_FLIGHT_BYTES_UNKNOWN, |r| r * IN_FLIGHT_SECONDS_MAX);
-        let per_depth = leg.block.0 as f64 * f64::from(leg.jobs);
-        // Small blocks are never a long queue in bytes; at least one operation is always in flight.
-        let depth = (most / per_depth).floor().max(1.0);
-        if leg.block.0 > 64 << 10 && f64::from(leg.depth) > depth {
-            leg.depth = depth as u32;
-        }
-    }
-    legs
+/// The legs of a run, no deeper than the target's last rate lets the queue be.
+pub fn bounded_legs(board: &Board, index: usize, probe: &PlannedProbe) -> Vec<Profile> {
+    let last = board.lock().probes.get(index).and_then(|view| view.last.clone());
+    let rate = last.map_or(RATE_UNKNOWN, |done| {
+        let moved = |leg: &Measured| (leg.reads.bytes.0 + leg.writes.bytes.0) as f64;
+        let bytes: f64 = done.legs.iter().map(moved).sum();
+        Rate(per_second(bytes, Seconds(done.legs.iter().map(|leg| leg.elapsed.0).sum())))
+    });
+    probe.shape.clone().within(rate).legs
 }
 
 /// What a run cost: what it says, or its worst case when it can't say.
@@ -242,6 +227,7 @@ pub fn foreign_reply() -> Fault {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::outcome::{Direction, Evidence, Flags};
 
     #[test]
     fn failures_outlive_successes_in_the_history() {
@@ -254,6 +240,49 @@ mod tests {
         assert_eq!(history.len(), HISTORY_MAX);
         assert_eq!(history.last().unwrap().text, "0", "the failure is still there");
         assert_eq!(history[0].text, "39");
+    }
+
+    #[test]
+    fn each_target_is_bounded_by_its_own_last_rate() {
+        let shape = crate::probe::disk::shape(crate::probe::disk::Preset::SeqRead);
+        let probe = |target| PlannedProbe {
+            name: "seq_read".into(),
+            kind: &crate::probe::disk::KIND,
+            every: shape.every,
+            shape: shape.clone(),
+            target,
+            engine: None,
+        };
+        let measured = |mib: u64| Measured {
+            profile: shape.legs[0].clone(),
+            engine: crate::model::job::EngineKind::IoUring,
+            engine_reason: String::new(),
+            direct: true,
+            elapsed: Seconds(1.0),
+            reads: Direction { bytes: Bytes(mib << 20), ..Direction::default() },
+            writes: Direction::default(),
+            flush: None,
+            seed: 1,
+            rates: Vec::new(),
+            steady: None,
+            errors: 0,
+            short_operations: 0,
+        };
+        let view = |mib| ProbeView {
+            name: "seq_read".into(),
+            last: Some(Arc::new(Done {
+                legs: vec![measured(mib)],
+                evidence: Evidence::default(),
+                flags: Flags::default(),
+                cost: Cost::default(),
+            })),
+            ..ProbeView::default()
+        };
+        let board = Board::default();
+        let depth = |index| bounded_legs(&board, index, &probe(index))[0].depth;
+        assert_eq!(depth(0), 8, "nothing known yet");
+        board.lock().probes = vec![Arc::new(view(1000)), Arc::new(view(40))];
+        assert_eq!((depth(0), depth(1)), (32, 4));
     }
 
     #[test]

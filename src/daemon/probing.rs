@@ -125,21 +125,20 @@ impl Probing {
 
     /// One due probe: guard, ballast, budget, turn, run, account.
     fn attempt(&self, lane: &mut Lane, index: usize) {
-        let plan = Arc::clone(&lane.plan);
-        let probe = &plan.probes[index];
         self.settle(lane);
-        let now = self.clock.now();
-        let outcome = match self.prepare(lane, probe) {
+        let began = self.clock.now();
+        let outcome = match self.prepare(lane, index) {
             Ok(run) => self.execute(lane, index, run),
             Err(outcome) => outcome,
         };
+        let ended = self.clock.now();
         let busy = matches!(&outcome, Outcome::Skipped { skip: Skip::Busy | Skip::Locked, .. });
         if busy {
-            lane.timetable.postpone(index, now);
+            lane.timetable.postpone(index, ended);
         } else {
-            lane.timetable.ran(index, now);
+            lane.timetable.ran(index, ended);
         }
-        account::record(&self.board, index, (now, self.clock.now()), outcome);
+        account::record(&self.board, index, (began, ended), outcome);
     }
 
     /// The guard decides on windows without own activity: there is one two samples after it.
@@ -152,8 +151,9 @@ impl Probing {
     }
 
     /// Everything that must be true before a worker is started; else the outcome that says why not.
-    fn prepare(&self, lane: &mut Lane, probe: &PlannedProbe) -> Result<Run, Outcome> {
+    fn prepare(&self, lane: &mut Lane, index: usize) -> Result<Run, Outcome> {
         let plan = Arc::clone(&lane.plan);
+        let probe = &plan.probes[index];
         let settings = &plan.targets[probe.target];
         let skip = |(skip, text): (Skip, String)| Outcome::skipped(skip, text);
         lane.targets.may_work(probe.target).map_err(skip)?;
@@ -190,7 +190,7 @@ impl Probing {
         Ok(Run {
             kind: probe.kind.name.into(),
             region,
-            legs: account::bounded_legs(&self.board, probe),
+            legs: account::bounded_legs(&self.board, index, probe),
             engine: probe.engine,
             seed: self.seed(lane),
             devices: inspection.devices,
