@@ -2,7 +2,8 @@
 
 use std::path::{Component, Path, PathBuf};
 
-use super::roots::{KeptFile, Roots, read_file};
+use super::roots::{KeptFile, Roots, read_file, whole_lines};
+use crate::base::fault::Fault;
 use crate::base::units::Seconds;
 
 /// Time for which a group was throttled, of its `cpu.stat`; `None` where it has no limit to tell of.
@@ -10,7 +11,7 @@ use crate::base::units::Seconds;
 /// v2 prints `throttled_usec` (Documentation/admin-guide/cgroup-v2.rst), v1 `throttled_time` in
 /// nanoseconds (Documentation/scheduler/sched-bwc.rst).
 pub fn throttled(text: &[u8]) -> Option<Seconds> {
-    text.split(|b| *b == b'\n').find_map(|line| {
+    whole_lines(text).0.split(|b| *b == b'\n').find_map(|line| {
         let mut words = std::str::from_utf8(line).ok()?.split_whitespace();
         let per_second = match words.next()? {
             "throttled_usec" => 1e6,
@@ -58,12 +59,12 @@ impl CpuGroups {
         Self(files.filter(|f| f.exists()).map(KeptFile::new).collect())
     }
 
-    /// Time for which the most throttled of them was; `None` where none has a limit.
+    /// Time for which the most throttled of them was; `None` where none has a limit, and where one of
+    /// them can't be read: the most of the others would step back.
     pub fn throttled(&mut self) -> Option<Seconds> {
-        self.0
-            .iter_mut()
-            .filter_map(|file| throttled(file.read().ok()?))
-            .max_by(|a, b| a.0.total_cmp(&b.0))
+        let all: Result<Vec<_>, Fault> =
+            self.0.iter_mut().map(|file| Ok(throttled(file.read()?))).collect();
+        all.ok()?.into_iter().flatten().max_by(|a, b| a.0.total_cmp(&b.0))
     }
 }
 

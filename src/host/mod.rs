@@ -1,5 +1,6 @@
 //! Floor 2: how this host is read. Tolerant readers over roots that tests can move.
 
+pub mod allowance;
 pub mod aside;
 pub mod block;
 pub mod cgroup;
