@@ -129,7 +129,9 @@ fn kind_of(error: &std::io::Error) -> FaultKind {
             FaultKind::Missing
         }
         // The limit of open files is one that the operator set.
-        Errno::ACCESS | Errno::PERM | Errno::ROFS | Errno::MFILE | Errno::NFILE => FaultKind::Denied,
+        Errno::ACCESS | Errno::PERM | Errno::ROFS | Errno::MFILE | Errno::NFILE => {
+            FaultKind::Denied
+        }
         Errno::NOSPC | Errno::DQUOT => FaultKind::Full,
         Errno::TIMEDOUT => FaultKind::TimedOut,
         Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL => FaultKind::Unsupported,

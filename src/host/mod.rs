@@ -18,6 +18,8 @@ pub mod qdisc;
 pub mod roots;
 pub mod sandbox;
 pub mod softnet;
+#[cfg(test)]
+mod spoilt;
 pub mod sys;
 pub mod tcp;
 pub mod topology;

@@ -151,8 +151,7 @@ pub fn interface_statistics(name: &OsStr) -> io::Result<(Vec<u8>, Vec<u64>)> {
 
 /// One ethtool command; `words` hold the command and room for its answer.
 fn ethtool(socket: BorrowedFd<'_>, name: &OsStr, words: &mut [u64]) -> io::Result<()> {
-    let mut request =
-        InterfaceRequest { name: [0; 16], data: words.as_mut_ptr(), rest: [0; 3] };
+    let mut request = InterfaceRequest { name: [0; 16], data: words.as_mut_ptr(), rest: [0; 3] };
     let bytes = name.as_bytes();
     // The last byte stays 0: the kernel wants a name that ends.
     if bytes.len() >= request.name.len() {

@@ -29,10 +29,7 @@ fn a_disk_that_tells_its_rotation_rate_is_believed() {
     let ata = "pci0000:00/0000:00:1f.2/ata1/host0/target0:0:0/0:0:0:0/block";
     host.device(
         &format!("{ata}/sda"),
-        &[
-            ("device/vpd_pgb1", &[0, 0xb1, 0, 0x3c, 0x1c, 0x20, 0, 0]),
-            ("queue/rotational", b"0"),
-        ],
+        &[("device/vpd_pgb1", &[0, 0xb1, 0, 0x3c, 0x1c, 0x20, 0, 0]), ("queue/rotational", b"0")],
     );
     host.device(
         &format!("{ata}/sdb"),

@@ -61,12 +61,7 @@ fn a_multipath_map_is_one_leaf_and_tells_of_its_network() {
     stack(
         &host,
         "dm-0",
-        &[
-            ("dev", b"253:0"),
-            ("dm/uuid", b"mpath-36"),
-            ("slaves/sdc/", b""),
-            ("slaves/sdd/", b""),
-        ],
+        &[("dev", b"253:0"), ("dm/uuid", b"mpath-36"), ("slaves/sdc/", b""), ("slaves/sdd/", b"")],
     );
     host.device("platform/host3/session1/target3:0:0/block/sdc", &[("holders/dm-0/", b"")]);
     host.device("platform/host4/session2/target4:0:0/block/sdd", &[("holders/dm-0/", b"")]);
@@ -103,18 +98,15 @@ fn a_loop_leads_to_the_disk_of_its_file_and_a_circle_ends() {
 
 #[test]
 fn a_loop_over_a_file_that_lies_on_no_disk_is_its_own_leaf() {
-    for (filesystem, backing) in [
-        ("fuse.physics", Backing::Unknown),
-        ("nfs4", Backing::Network),
-        ("tmpfs", Backing::Memory),
-    ] {
+    for (filesystem, backing) in
+        [("fuse.physics", Backing::Unknown), ("nfs4", Backing::Network), ("tmpfs", Backing::Memory)]
+    {
         let host = host(format!(
             "20 1 8:16 / / rw - ext4 /dev/sdb rw\n21 20 0:40 / /img rw - {filesystem} x rw\n\
              22 20 7:0 / /a rw - ext4 /dev/loop0 rw\n23 20 253:0 / /b rw - xfs lv rw\n"
         ));
-        let [loop0, loop1] = [("7:0", "/img/a\n"), ("7:1", "/img/b\n")].map(|(dev, file)| {
-            [("dev", dev.as_bytes()), ("loop/backing_file", file.as_bytes())]
-        });
+        let [loop0, loop1] = [("7:0", "/img/a\n"), ("7:1", "/img/b\n")]
+            .map(|(dev, file)| [("dev", dev.as_bytes()), ("loop/backing_file", file.as_bytes())]);
         stack(&host, "loop0", &loop0);
         stack(&host, "loop1", &loop1);
         let slaves = [("slaves/loop0/", b"".as_slice()), ("slaves/loop1/", b"")];
@@ -133,11 +125,7 @@ fn a_loop_over_a_file_that_lies_on_no_disk_is_its_own_leaf() {
 #[test]
 fn bcache_stands_on_its_disk_and_its_cache() {
     let host = host("20 1 252:0 / / rw - xfs /dev/bcache0 rw\n");
-    stack(&host, "bcache0", &[
-        ("dev", b"252:0"),
-        ("slaves/sda/", b""),
-        ("slaves/sdb/", b""),
-    ]);
+    stack(&host, "bcache0", &[("dev", b"252:0"), ("slaves/sda/", b""), ("slaves/sdb/", b"")]);
     assert_eq!(names(&under(&host, "/").devices), ["sda", "sdb"]);
     assert_eq!(host.facts("bcache0").class, Class::Stack);
 }

@@ -58,7 +58,8 @@ impl Disk {
     pub(super) fn condition(&self, now: Moment) -> DiskCondition {
         let window = self.window();
         DiskCondition {
-            busy: window.and_then(|w| w.busy),
+            // Where the kernel's busy time can't be true: no more than the mean queue.
+            busy: window.and_then(|w| w.busy.or_else(|| Some(Ratio(w.queue()?.min(1.0))))),
             queue: window.and_then(Window::queue),
             in_flight: window.map_or(self.track.counters.in_flight, |w| w.load.in_flight),
             rotational: self.sheet.rotational(),
