@@ -281,6 +281,12 @@ mod tests {
         assert_eq!((after.mono, late), (s(15), 4));
     }
 
+    #[test]
+    fn every_family_of_the_daemon_keeps_our_own_rules() {
+        let all = crate::daemon::descs();
+        assert_eq!(crate::publish::reference::own_lint(&all), [""; 0]);
+    }
+
     struct Panics;
     impl Sampler for Panics {
         fn read(&mut self, _: Tick<'_>, _: &mut Reading) -> Result<(), Fault> {

@@ -246,8 +246,8 @@ impl<'a> Walk<'a> {
 }
 
 /// True where `found` is so of any; each is asked.
-fn any<T>(all: impl IntoIterator<Item = T>, mut found: impl FnMut(T) -> bool) -> bool {
-    all.into_iter().fold(false, |so_far, one| found(one) || so_far)
+fn any<T>(all: impl IntoIterator<Item = T>, found: impl FnMut(T) -> bool) -> bool {
+    all.into_iter().map(found).filter(|found| *found).count() > 0
 }
 
 #[cfg(test)]

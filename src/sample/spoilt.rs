@@ -19,16 +19,17 @@ macro_rules! node {
     };
 }
 
-const FILES: [(&str, &[u8]); 9] = [
+const FILES: [(&str, &[u8]); 10] = [
     node!("proc/diskstats"),
     node!("proc/stat"),
     node!("proc/1/net/dev"),
     node!("proc/1/net/snmp"),
     node!("proc/1/net/netstat"),
+    node!("proc/1/net/snmp6"),
     node!("proc/1/net/softnet_stat"),
     node!("proc/pressure/io"),
     node!("proc/pressure/cpu"),
-    ("proc/uptime", b"54321.09 100000.00\n"),
+    node!("proc/uptime"),
 ];
 
 /// Added up here: of these a smaller value than before is a beginning.
@@ -76,8 +77,28 @@ fn apply(rig: &Rig, change: &Change) {
     }
 }
 
+/// All source text below a directory.
+fn sources(dir: &std::path::Path) -> String {
+    let entries = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
+    let text = |path: std::path::PathBuf| match path.is_dir() {
+        true => sources(&path),
+        false => String::from_utf8(crate::host::roots::read_file(&path).unwrap()).unwrap(),
+    };
+    entries.map(text).collect()
+}
+
+#[test]
+fn every_case_of_the_fixtures_is_held_by_a_test() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    let sources = sources(&root.join("src"));
+    let cases = std::fs::read_dir(root.join("tests/fixtures/cases")).unwrap();
+    for case in cases.map(|entry| entry.unwrap().file_name().into_string().unwrap()) {
+        assert!(sources.contains(&format!("fn case_{}_", &case[..3])), "{case}");
+    }
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(40))]
+    #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
     fn no_history_of_spoilt_files_and_clocks_makes_a_sampler_lie(
