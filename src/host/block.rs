@@ -69,8 +69,12 @@ pub struct Facts {
 
 impl Facts {
     /// Spindle or not, where the kernel can be trusted with it: hypervisors show every disk alike
-    /// (drivers/block/virtio_blk.c claims rotational always), and so do network block devices.
+    /// (drivers/block/virtio_blk.c claims rotational always), and so do network block devices. A loop
+    /// claims flash over any file that isn't on a disk (drivers/block/loop.c).
     pub fn rotational(&self) -> Option<bool> {
+        if self.class == Class::Loop {
+            return None;
+        }
         if matches!(self.transport, "virtio" | "xen" | "hyperv" | "rbd" | "nbd" | "drbd") {
             return None;
         }

@@ -297,6 +297,16 @@ mod tests {
     }
 
     #[test]
+    fn a_list_of_megabytes_comes_whole() {
+        let host = super::super::fixture::Host::new();
+        let line =
+            |id| format!("{id} 1 0:{id} / /pods/{id} rw - overlay o rw,lowerdir={id:0>400}\n");
+        host.file("proc/self/mountinfo", (0..5000).map(line).collect::<String>());
+        let mounts = Mounts::read(&host.roots()).unwrap();
+        assert_eq!((mounts.mounts.len(), mounts.rejected), (5000, 0));
+    }
+
+    #[test]
     fn what_lies_under_an_over_mounted_directory_is_not_found() {
         let mounts = Mounts::parse(
             b"1 0 8:1 / / rw - ext4 /dev/sda1 rw\n2 1 8:2 / /m rw - ext4 /dev/sda2 rw\n\

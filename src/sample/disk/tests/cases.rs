@@ -60,7 +60,9 @@ fn case_088_a_disk_that_cannot_be_asked_keeps_its_facts() {
 fn a_loop_over_a_file_on_no_disk_is_watched_as_a_disk_of_its_own() {
     let mut lab = Lab::new();
     lab.host.file("proc/self/mountinfo", "9 1 0:44 / /img rw - fuse.physics x rw\n");
-    for (attribute, content) in [("size", "2048\n"), ("loop/backing_file", "/img/disk\n")] {
+    let attributes =
+        [("size", "2048\n"), ("loop/backing_file", "/img/disk\n"), ("queue/rotational", "0\n")];
+    for (attribute, content) in attributes {
         lab.host.file(&format!("sys/devices/virtual/block/loop0/{attribute}"), content);
     }
     let reading = lab.tick(&line("loop0", 3, 1, 5));
