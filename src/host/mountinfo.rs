@@ -167,7 +167,9 @@ impl Mounts {
         for _ in 0..left.len() {
             let next = left
                 .iter()
-                .position(|mount| orphan(mount) || at.is_some_and(|at| mount.parent == at.id));
+                .position(|mount| orphan(mount) || at.is_some_and(|at| mount.parent == at.id))
+                // Parents in a circle have no top: the shallowest will do.
+                .or(at.is_none().then_some(0));
             let Some(next) = next else { break };
             at = Some(left.remove(next));
         }
@@ -294,6 +296,14 @@ mod tests {
         assert!(Mounts::read(&host.roots()).unwrap().mounts.len() > 1);
         host.remove("proc/1/mountinfo");
         assert!(Mounts::read(&host.roots()).unwrap_err().text.contains("self/mountinfo"));
+    }
+
+    #[test]
+    fn parents_in_a_circle_hide_no_mount() {
+        let mounts =
+            Mounts::parse(b"20 1 7:0 / / rw - ext4 a rw\n1 20 0:9 / /var rw - ext4 b rw\n");
+        assert_eq!(on(&mounts, "/var/x").source, "b");
+        assert_eq!(on(&mounts, "/srv").source, "a");
     }
 
     #[test]
