@@ -128,7 +128,10 @@ fn kind_of(error: &std::io::Error) -> FaultKind {
         Errno::NOENT | Errno::NOTDIR | Errno::NODEV | Errno::NXIO | Errno::STALE => {
             FaultKind::Missing
         }
-        Errno::ACCESS | Errno::PERM | Errno::ROFS => FaultKind::Denied,
+        // The limit of open files is one that the operator set.
+        Errno::ACCESS | Errno::PERM | Errno::ROFS | Errno::MFILE | Errno::NFILE => {
+            FaultKind::Denied
+        }
         Errno::NOSPC | Errno::DQUOT => FaultKind::Full,
         Errno::TIMEDOUT => FaultKind::TimedOut,
         Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL => FaultKind::Unsupported,
@@ -158,6 +161,7 @@ mod tests {
         let of = |e: rustix::io::Errno| Fault::os("/x", &e.into()).kind;
         assert_eq!(of(rustix::io::Errno::DQUOT), FaultKind::Full);
         assert_eq!(of(rustix::io::Errno::ROFS), FaultKind::Denied);
+        assert_eq!(of(rustix::io::Errno::MFILE), FaultKind::Denied);
         assert_eq!(of(rustix::io::Errno::IO), FaultKind::Io);
         assert_eq!(of(rustix::io::Errno::NODEV), FaultKind::Missing);
     }

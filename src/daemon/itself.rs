@@ -30,6 +30,12 @@ pub static SAMPLER_READ: Desc = Desc::gauge(
     "Time the sampler's last reading took.",
     "sampling lane",
 );
+pub static SAMPLER_FAILURES: Desc = Desc::counter(
+    "loadline_sampler_failures_total",
+    &["sampler", "reason"],
+    "Readings that failed, by reason: missing, denied (also: too many open files), malformed ...",
+    "sampling lane",
+);
 pub static SAMPLER_REJECTED: Desc = Desc::counter(
     "loadline_sampler_rejected_total",
     &["sampler"],
@@ -112,6 +118,7 @@ pub static DESCS: &[&Desc] = &[
     &SAMPLER_UP,
     &SAMPLER_LAST_SUCCESS,
     &SAMPLER_READ,
+    &SAMPLER_FAILURES,
     &SAMPLER_REJECTED,
     &SAMPLES_LATE,
     &LANE_RESTARTS,

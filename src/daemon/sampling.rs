@@ -1,5 +1,6 @@
 //! The sampling lane: reads every sampler once a period on one OS thread and publishes a snapshot.
 
+use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,7 +43,26 @@ struct Slot {
     last_success: Option<Moment>,
     read: Seconds,
     rejected: u64,
+    /// Readings that failed, by what was wrong.
+    failures: BTreeMap<FaultKind, u64>,
     said: Option<String>,
+}
+
+impl Slot {
+    fn new(kind: &'static Kind, sampler: Box<dyn Sampler>) -> Self {
+        Self {
+            kind,
+            label: Arc::from(kind.name),
+            sampler,
+            up: false,
+            unsupported: false,
+            last_success: None,
+            read: Seconds(0.0),
+            rejected: 0,
+            failures: BTreeMap::new(),
+            said: None,
+        }
+    }
 }
 
 /// The samplers as opened for one plan.
@@ -60,17 +80,7 @@ impl Samplers {
     pub fn open(roots: &Roots, plan: Arc<Plan>) -> Self {
         let slots = SAMPLERS
             .iter()
-            .map(|kind| Slot {
-                kind,
-                label: Arc::from(kind.name),
-                sampler: (kind.open)(roots, &plan.settings.sample),
-                up: false,
-                unsupported: false,
-                last_success: None,
-                read: Seconds(0.0),
-                rejected: 0,
-                said: None,
-            })
+            .map(|kind| Slot::new(kind, (kind.open)(roots, &plan.settings.sample)))
             .collect();
         Self { plan, slots, late: 0, process: (None, Vec::new()) }
     }
@@ -170,6 +180,10 @@ impl Sampling {
             push_some(out, &SAMPLER_LAST_SUCCESS, &label, success);
             out.push(Point::number(&SAMPLER_READ, &label, slot.read.0));
             out.push(Point::number(&SAMPLER_REJECTED, &label, slot.rejected as f64));
+            for (kind, failures) in &slot.failures {
+                let labels = [&slot.label, &Arc::from(kind.label())];
+                out.push(Point::number(&SAMPLER_FAILURES, &labels, *failures as f64));
+            }
         }
         out.push(Point::number(&SAMPLES_LATE, &[], samplers.late as f64));
         out.push(Point::number(&DROPPED_DEVICES, &[], all.dropped_devices as f64));
@@ -232,6 +246,9 @@ fn merge_conditions(all: &mut Conditions, one: Conditions) {
 fn say_once(slot: &mut Slot, fault: &Fault) {
     slot.up = false;
     slot.unsupported = fault.kind == FaultKind::Unsupported && slot.last_success.is_none();
+    if !slot.unsupported {
+        *slot.failures.entry(fault.kind).or_default() += 1;
+    }
     if slot.said.as_deref() != Some(fault.text.as_str()) {
         tracing::warn!(sampler = slot.kind.name, "{fault}: {}", fault.kind.advice());
         slot.said = Some(fault.text.clone());
@@ -264,6 +281,12 @@ mod tests {
         assert_eq!((after.mono, late), (s(15), 4));
     }
 
+    #[test]
+    fn every_family_of_the_daemon_keeps_our_own_rules() {
+        let all = crate::daemon::descs();
+        assert_eq!(crate::publish::reference::own_lint(&all), [""; 0]);
+    }
+
     struct Panics;
     impl Sampler for Panics {
         fn read(&mut self, _: Tick<'_>, _: &mut Reading) -> Result<(), Fault> {
@@ -273,21 +296,42 @@ mod tests {
 
     #[test]
     fn a_sampler_that_panics_is_a_fault_of_its_own() {
-        let mut slot = Slot {
-            kind: SAMPLERS[0],
-            label: "x".into(),
-            sampler: Box::new(Panics),
-            up: true,
-            unsupported: false,
-            last_success: None,
-            read: Seconds(0.0),
-            rejected: 0,
-            said: None,
-        };
+        let mut slot = Slot::new(SAMPLERS[0], Box::new(Panics));
+        slot.up = true;
         let own = Default::default();
         let fault = read_apart(&mut slot, Tick { at: Moment::default(), own: &own }).unwrap_err();
         assert_eq!(fault.kind, FaultKind::Internal);
         say_once(&mut slot, &fault);
         assert!(!slot.up);
+    }
+
+    #[test]
+    fn case_088_a_hidden_file_is_a_named_failure_and_costs_the_others_nothing() {
+        // As a unit with ProcSubset=pid sees it: no stat, no diskstats, no pressure, but a network.
+        let hidden = include_str!("../../tests/fixtures/cases/088-procfs-restricted-values.input");
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(dir.path().join("1/net")).unwrap();
+        for file in ["1/net/dev", "1/net/snmp"] {
+            std::fs::write(dir.path().join(file), "").unwrap();
+        }
+        let roots = Roots { procfs: dir.path().into(), ..Roots::default() };
+        for (sampler, file) in [("disk", "/proc/diskstats"), ("cpu", "/proc/stat")] {
+            assert!(hidden.contains(&format!("{file}: ENOENT")));
+            let kind = SAMPLERS.iter().find(|kind| kind.name == sampler).unwrap();
+            let mut slot = Slot::new(kind, (kind.open)(&roots, &Default::default()));
+            for expected in 1..3 {
+                let own = Default::default();
+                let tick = Tick { at: Moment::default(), own: &own };
+                let fault = read_apart(&mut slot, tick).unwrap_err();
+                say_once(&mut slot, &fault);
+                assert_eq!(slot.failures, BTreeMap::from([(FaultKind::Missing, expected)]));
+            }
+            assert!(!slot.up && !slot.unsupported);
+        }
+        let kind = SAMPLERS.iter().find(|kind| kind.name == "tcp").unwrap();
+        let mut slot = Slot::new(kind, (kind.open)(&roots, &Default::default()));
+        let own = Default::default();
+        let reading = read_apart(&mut slot, Tick { at: Moment::default(), own: &own }).unwrap();
+        assert!(reading.points.is_empty(), "nothing is made up");
     }
 }

@@ -5,8 +5,9 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use super::roots::{Roots, attribute, read_file};
-use super::transport::{HYPERVISOR_MODELS, backing, transport};
+use super::roots::{Roots, asked, attribute, read_file};
+use super::transport::{HYPERVISOR_MODELS, backing, counts_nothing, nvme_head, transport};
+use crate::base::fault::Fault;
 use crate::base::units::Bytes;
 use crate::model::job::Backing;
 
@@ -22,6 +23,8 @@ pub enum Class {
     /// LVM, dm-crypt and other device-mapper targets.
     Dm,
     Md,
+    /// bcache and others that lean on slaves.
+    Stack,
     /// A part of a disk, by a table on it or by kpartx.
     Partition,
     Loop,
@@ -32,7 +35,7 @@ pub enum Class {
 impl Class {
     /// Leans on other devices for its data.
     pub fn is_stacked(self) -> bool {
-        matches!(self, Class::Dm | Class::Md | Class::Loop | Class::Multipath)
+        matches!(self, Class::Dm | Class::Md | Class::Stack | Class::Loop | Class::Multipath)
     }
 }
 
@@ -50,6 +53,8 @@ pub struct Facts {
     pub transport: &'static str,
     pub backing: Backing,
     pub model: Option<String>,
+    /// What stays the same when names don't: see [`identity`].
+    pub identity: Option<String>,
     /// The active one.
     pub scheduler: Option<String>,
     pub nr_requests: Option<u32>,
@@ -64,8 +69,12 @@ pub struct Facts {
 
 impl Facts {
     /// Spindle or not, where the kernel can be trusted with it: hypervisors show every disk alike
-    /// (drivers/block/virtio_blk.c claims rotational always), and so do network block devices.
+    /// (drivers/block/virtio_blk.c claims rotational always), and so do network block devices. A loop
+    /// claims flash over any file that isn't on a disk (drivers/block/loop.c).
     pub fn rotational(&self) -> Option<bool> {
+        if self.class == Class::Loop {
+            return None;
+        }
         if matches!(self.transport, "virtio" | "xen" | "hyperv" | "rbd" | "nbd" | "drbd") {
             return None;
         }
@@ -102,6 +111,7 @@ impl Facts {
             backing: backing(class, transport, model.as_deref()),
             transport,
             model,
+            identity: identity(&dir),
             scheduler: get("queue/scheduler").and_then(|text| active(&text)),
             nr_requests: number("queue/nr_requests").and_then(|n| n.try_into().ok()),
             write_cache: get("queue/write_cache"),
@@ -143,6 +153,7 @@ impl Facts {
             transport: "",
             backing: Backing::Unknown,
             model: None,
+            identity: None,
             scheduler: None,
             nr_requests: None,
             write_cache: None,
@@ -152,6 +163,20 @@ impl Facts {
             slaves: Vec::new(),
         }
     }
+}
+
+/// What the device says that it is, the same after a reboot that gives its name to another: the world
+/// wide id, else a uuid, else a serial number.
+pub fn identity(dir: &Path) -> Option<String> {
+    ["wwid", "device/wwid", "dm/uuid", "md/uuid", "serial", "device/serial"]
+        .iter()
+        .filter_map(|name| attribute(&dir.join(name)))
+        .find(|text| !text.is_empty())
+}
+
+/// Why sysfs can't be asked about a device that it has; what was known of it then still holds.
+pub fn refusal(roots: &Roots, name: &str) -> Option<Fault> {
+    asked(&directory(roots, name)?.join("size")).err()
 }
 
 /// The device's directory in sysfs, links resolved; partitions too.
@@ -214,14 +239,24 @@ fn class(roots: &Roots, name: &str, dir: &Path) -> Class {
         Class::Zram
     } else if starts("ram") {
         Class::Ram
-    } else if entries(&dir.join("holders")).iter().any(|holder| {
-        attribute(&roots.sys("block").join(holder).join("dm/uuid"))
-            .is_some_and(|uuid| uuid.starts_with("mpath-"))
-    }) {
+    } else if is_path(roots, name, dir) {
         Class::Path
+    } else if !entries(&dir.join("slaves")).is_empty() {
+        Class::Stack
     } else {
         Class::Disk
     }
+}
+
+/// A path of dm-multipath, or of an NVMe head that counts for itself (since Linux 6.4).
+fn is_path(roots: &Roots, name: &str, dir: &Path) -> bool {
+    let head = nvme_head(name).and_then(|head| directory(roots, &head));
+    let is_map = |holder: &String| {
+        attribute(&roots.sys("block").join(holder).join("dm/uuid"))
+            .is_some_and(|uuid| uuid.starts_with("mpath-"))
+    };
+    head.is_some_and(|head| !counts_nothing(&head))
+        || entries(&dir.join("holders")).iter().any(is_map)
 }
 
 /// `none [mq-deadline] kyber` -> `mq-deadline`; a lone word stands for itself.
@@ -268,79 +303,4 @@ fn number_in(file: &File) -> Option<u64> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::host::fixture::Host;
-
-    #[test]
-    fn case_030_odd_attributes_of_a_virtio_disk() {
-        let host = Host::new();
-        host.device(
-            "pci0000:00/0000:00:02.0/virtio1/block/vda",
-            &[
-                ("queue/scheduler", b"none [mq-deadline] kyber bfq \n"),
-                ("queue/rotational", b"1\n"),
-                ("queue/logical_block_size", b"512\n"),
-                ("size", b"536870912\n"),
-            ],
-        );
-        let facts = host.facts("vda");
-        assert_eq!((facts.class, facts.transport), (Class::Disk, "virtio"));
-        assert_eq!(facts.scheduler.as_deref(), Some("mq-deadline"));
-        assert_eq!((facts.rotational_claim, facts.rotational()), (Some(true), None));
-        assert_eq!((facts.nr_requests, facts.backing), (None, Backing::Local));
-        assert_eq!(facts.size, Some(Bytes(256 << 30)));
-    }
-
-    #[test]
-    fn a_disk_that_tells_its_rotation_rate_is_believed() {
-        let host = Host::new();
-        let ata = "pci0000:00/0000:00:1f.2/ata1/host0/target0:0:0/0:0:0:0/block";
-        host.device(
-            &format!("{ata}/sda"),
-            &[
-                ("device/vpd_pgb1", &[0, 0xb1, 0, 0x3c, 0x1c, 0x20, 0, 0]),
-                ("queue/rotational", b"0"),
-            ],
-        );
-        host.device(
-            &format!("{ata}/sdb"),
-            &[("device/vpd_pgb1", &[0, 0xb1, 0, 0x3c, 0, 1, 0, 0]), ("queue/rotational", b"1")],
-        );
-        let (sda, sdb) = (host.facts("sda"), host.facts("sdb"));
-        assert_eq!((sda.transport, sda.rpm, sda.rotational()), ("ata", Some(7200), Some(true)));
-        assert_eq!((sdb.rpm, sdb.rotational()), (None, Some(false)));
-    }
-
-    #[test]
-    fn case_024_a_partition_is_found_by_class_and_known_by_its_attribute() {
-        let host = Host::new();
-        host.device("virtual/block/zd0", &[]);
-        host.device("virtual/block/zd0/zd0p10", &[("partition", b"10\n")]);
-        assert_eq!(host.facts("zd0p10").class, Class::Partition);
-        assert_eq!((host.facts("zd0").class, host.facts("zd0").transport), (Class::Disk, "zfs"));
-        assert_eq!(Facts::read(&host.roots(), "gone"), None);
-    }
-
-    #[test]
-    fn case_029_without_sysfs_only_clear_names_are_parts() {
-        let kept = ["sda", "sdaa", "dm-1", "md-x", "admsd", "xvda1", "nvme10n1", "mmcblk0"];
-        let parts = ["sda1", "sdz9", "sdaa1", "sdiv15", "vdaa3", "nvme10n1p2", "mmcblk0p1"];
-        let is_part = |name: &&str| Facts::guessed(name).class == Class::Partition;
-        assert!(!kept.iter().any(is_part) && parts.iter().all(is_part));
-        assert_eq!(Facts::guessed("loop120").class, Class::Loop);
-        assert_eq!(Facts::guessed("ram0").class, Class::Ram);
-    }
-
-    #[test]
-    fn a_kept_number_follows_its_file() {
-        let host = Host::new();
-        let path = host.path().join("diskseq");
-        let mut kept = KeptNumber::new(path.clone());
-        assert_eq!(kept.read(), None);
-        std::fs::write(&path, "9\n").unwrap();
-        assert_eq!(kept.read(), Some(9));
-        std::fs::write(&path, "10\n").unwrap();
-        assert_eq!(kept.read(), Some(10));
-    }
-}
+mod tests;

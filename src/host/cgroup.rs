@@ -2,7 +2,8 @@
 
 use std::path::{Component, Path, PathBuf};
 
-use super::roots::{KeptFile, Roots, read_file};
+use super::roots::{KeptFile, Roots, attribute, read_file, whole_lines};
+use crate::base::fault::Fault;
 use crate::base::units::Seconds;
 
 /// Time for which a group was throttled, of its `cpu.stat`; `None` where it has no limit to tell of.
@@ -10,7 +11,7 @@ use crate::base::units::Seconds;
 /// v2 prints `throttled_usec` (Documentation/admin-guide/cgroup-v2.rst), v1 `throttled_time` in
 /// nanoseconds (Documentation/scheduler/sched-bwc.rst).
 pub fn throttled(text: &[u8]) -> Option<Seconds> {
-    text.split(|b| *b == b'\n').find_map(|line| {
+    whole_lines(text).0.split(|b| *b == b'\n').find_map(|line| {
         let mut words = std::str::from_utf8(line).ok()?.split_whitespace();
         let per_second = match words.next()? {
             "throttled_usec" => 1e6,
@@ -41,29 +42,49 @@ fn group(text: &str) -> Option<(Vec<&str>, &str)> {
     unified
 }
 
-/// `cpu.stat` of the own group and of each group above it, which can be limited as well.
-#[derive(Debug)]
-pub struct CpuGroups(Vec<KeptFile>);
+/// CPUs that a group may use; `None` where it may use all.
+///
+/// v2 has `cpu.max` (`max 100000`: no limit), v1 `cpu.cfs_quota_us` (-1: no limit) and its period.
+fn limit(group: &Path) -> Option<f64> {
+    let get = |name: &str| attribute(&group.join(name));
+    let (quota, period) = match get("cpu.max") {
+        Some(both) => both.split_once(' ').map(|(q, p)| (q.to_owned(), p.to_owned()))?,
+        None => (get("cpu.cfs_quota_us")?, get("cpu.cfs_period_us")?),
+    };
+    let (quota, period): (u32, u32) = (quota.parse().ok()?, period.parse().ok()?);
+    (quota > 0 && period > 0).then(|| f64::from(quota) / f64::from(period))
+}
+
+/// The own group and each group above it, which can be limited as well.
+#[derive(Debug, Default)]
+pub struct CpuGroups {
+    /// `cpu.stat` of each.
+    stats: Vec<KeptFile>,
+    /// CPUs that the tightest of them allows; `None` where none has a limit.
+    pub limit: Option<f64>,
+}
 
 impl CpuGroups {
     /// The groups of this process; none where it can't be known.
     pub fn of_own(roots: &Roots) -> Self {
         let text = read_file(&roots.proc("self/cgroup")).unwrap_or_default();
         let text = String::from_utf8_lossy(&text);
-        let Some((mounts, path)) = group(&text) else { return Self(Vec::new()) };
+        let Some((mounts, path)) = group(&text) else { return Self::default() };
         let top =
             mounts.iter().map(|mount| roots.sys("fs/cgroup").join(mount)).find(|top| top.is_dir());
-        let Some(top) = top else { return Self(Vec::new()) };
-        let files = levels(&top, path).into_iter().map(|l| l.join("cpu.stat"));
-        Self(files.filter(|f| f.exists()).map(KeptFile::new).collect())
+        let Some(top) = top else { return Self::default() };
+        let levels = levels(&top, path);
+        let limit = levels.iter().filter_map(|level| limit(level)).min_by(f64::total_cmp);
+        let stats = levels.into_iter().map(|level| level.join("cpu.stat"));
+        Self { stats: stats.filter(|file| file.exists()).map(KeptFile::new).collect(), limit }
     }
 
-    /// Time for which the most throttled of them was; `None` where none has a limit.
+    /// Time for which the most throttled of them was; `None` where none has a limit, and where one of
+    /// them can't be read: the most of the others would step back.
     pub fn throttled(&mut self) -> Option<Seconds> {
-        self.0
-            .iter_mut()
-            .filter_map(|file| throttled(file.read().ok()?))
-            .max_by(|a, b| a.0.total_cmp(&b.0))
+        let all: Result<Vec<_>, Fault> =
+            self.stats.iter_mut().map(|file| Ok(throttled(file.read()?))).collect();
+        all.ok()?.into_iter().flatten().max_by(|a, b| a.0.total_cmp(&b.0))
     }
 }
 
@@ -118,6 +139,41 @@ mod tests {
             "nr_periods 5\nnr_throttled 2\nthrottled_time 250000000\n",
         );
         assert_eq!(own(&host), Some(0.25));
+    }
+
+    #[test]
+    fn the_tightest_limit_of_nested_groups_holds_in_both_versions() {
+        let limit = |host: &Host| CpuGroups::of_own(&host.roots()).limit;
+        let host = Host::new();
+        host.file("proc/self/cgroup", "0::/pod/c\n");
+        host.file("sys/fs/cgroup/pod/c/cpu.max", "max 100000\n");
+        assert_eq!(limit(&host), None);
+        host.file("sys/fs/cgroup/pod/c/cpu.max", "400000 100000\n");
+        host.file("sys/fs/cgroup/pod/cpu.max", "150000 100000\n");
+        assert_eq!(limit(&host), Some(1.5));
+        let host = Host::new();
+        host.file("proc/self/cgroup", "4:cpu,cpuacct:/docker/x\n");
+        host.file("sys/fs/cgroup/cpu,cpuacct/docker/x/cpu.cfs_quota_us", "-1\n");
+        host.file("sys/fs/cgroup/cpu,cpuacct/docker/x/cpu.cfs_period_us", "100000\n");
+        assert_eq!(limit(&host), None);
+        host.file("sys/fs/cgroup/cpu,cpuacct/docker/x/cpu.cfs_quota_us", "50000\n");
+        assert_eq!(limit(&host), Some(0.5));
+        host.file("sys/fs/cgroup/cpu,cpuacct/docker/x/cpu.cfs_period_us", "0\n");
+        assert_eq!(limit(&host), None);
+    }
+
+    #[test]
+    fn a_group_that_cannot_be_read_leaves_no_smaller_sum() {
+        let host = Host::new();
+        host.file("proc/self/cgroup", "0::/pod/c\n");
+        host.file("sys/fs/cgroup/pod/c/cpu.stat", "throttled_usec 1000000\n");
+        host.file("sys/fs/cgroup/pod/cpu.stat", "throttled_usec 9000000\n");
+        let mut groups = CpuGroups::of_own(&host.roots());
+        assert_eq!(groups.throttled(), Some(Seconds(9.0)));
+        host.remove("sys/fs/cgroup/pod/cpu.stat");
+        host.dir("sys/fs/cgroup/pod/cpu.stat");
+        let mut anew = CpuGroups::of_own(&host.roots());
+        assert_eq!(anew.throttled(), None, "a directory in its place can't be read");
     }
 
     #[test]

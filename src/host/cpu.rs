@@ -1,5 +1,6 @@
 //! /proc/stat: what the CPUs spent their time on (Documentation/filesystems/proc.rst).
 
+use super::roots::whole_lines;
 use crate::base::fault::{Fault, FaultKind};
 
 /// Ticks a second of every time that /proc prints: USER_HZ, fixed in the ABI of all but Alpha.
@@ -43,7 +44,8 @@ pub struct CpuStat {
 /// # Errors
 /// Malformed where the line of all CPUs is missing or broken.
 pub fn parse(text: &[u8]) -> Result<CpuStat, Fault> {
-    let mut stat = CpuStat::default();
+    let (text, rejected) = whole_lines(text);
+    let mut stat = CpuStat { rejected, ..CpuStat::default() };
     let mut all = None;
     for line in text.split(|b| *b == b'\n') {
         let mut words = line.split(u8::is_ascii_whitespace).filter(|w| !w.is_empty());
@@ -140,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn cpu_numbers_have_gaps() {
+    fn case_085_cpu_numbers_have_gaps() {
         let stat = parse(case!("085-stat-offline-cpus-gap.input")).unwrap();
         let numbers: Vec<u32> = stat.each.iter().map(|(n, _)| *n).collect();
         assert_eq!(numbers, [0, 1, 8, 9, 16, 17]);
@@ -151,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_steal_that_jumps_and_comes_back_is_held() {
+    fn case_084_a_steal_that_jumps_and_comes_back_is_held() {
         let read = |text: &[u8]| {
             let text = [b"cpu 1 1 1 1\n", text].concat();
             parse(&text).unwrap().each[0].1

@@ -5,6 +5,7 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 
+use super::roots::whole_lines;
 use crate::model::load::{Discards, DiskCounters, Flushes};
 
 /// Numbers that every kernel since 2.6 prints; more columns came later and are optional.
@@ -35,7 +36,8 @@ pub struct Diskstats<'a> {
 impl<'a> Diskstats<'a> {
     pub fn new(text: &'a [u8]) -> Self {
         let is_end: fn(&u8) -> bool = |b| *b == b'\n';
-        Self { lines: text.split(is_end), seen: HashSet::new(), rejected: 0 }
+        let (text, rejected) = whole_lines(text);
+        Self { lines: text.split(is_end), seen: HashSet::new(), rejected }
     }
 
     /// Lines skipped and fields replaced in the rows so far.

@@ -2,8 +2,35 @@
 
 use std::path::{Path, PathBuf};
 
+use proptest::prelude::*;
+use proptest::sample::Index;
+
 use super::block::Facts;
 use super::roots::Roots;
+
+/// A real file, spoilt in the ways in which files are: cut off, with bytes and fields lost, doubled or
+/// made nonsense of.
+pub(crate) fn spoilt(real: &'static [u8]) -> impl Strategy<Value = Vec<u8>> {
+    let changes = prop::collection::vec((any::<Index>(), 0..8_u8, any::<u8>()), 0..6);
+    changes.prop_map(move |changes| {
+        let mut text = real.to_vec();
+        for (at, kind, byte) in changes.into_iter().filter(|_| !real.is_empty()) {
+            let at = at.index(text.len() + 1).min(text.len().saturating_sub(1));
+            let rest = text.split_off(at);
+            match kind {
+                0 => {}
+                1 => text.extend([&[byte], rest.get(1..).unwrap_or_default()].concat()),
+                2 => text.extend([&[0], rest.get(1..).unwrap_or_default()].concat()),
+                3 => text.extend(rest.get(1..).unwrap_or_default()),
+                4 => text.extend([b" 18446744073709551615 ", &*rest].concat()),
+                5 => text.extend([b" -1 ", &*rest].concat()),
+                6 => text.extend([&rest[..rest.len().min(120)], &*rest].concat()),
+                _ => text.extend([b"\n", &*rest].concat()),
+            }
+        }
+        text
+    })
+}
 
 pub(crate) struct Host(tempfile::TempDir);
 

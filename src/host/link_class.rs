@@ -154,7 +154,7 @@ pub fn lowers(own: &Path) -> Vec<OsString> {
     names
 }
 
-fn master(own: &Path) -> Option<OsString> {
+pub(super) fn master(own: &Path) -> Option<OsString> {
     Some(own.join("master").read_link().ok()?.file_name()?.to_owned())
 }
 
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn classes_come_from_what_the_interface_is() {
+    fn case_042_classes_come_from_what_the_interface_is() {
         let host = stack();
         for (name, class, watched) in [
             ("eth0", LinkClass::Physical, true),
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_bond_makes_bond_slaves() {
+    fn case_053_only_a_bond_makes_bond_slaves() {
         let host = Host::new();
         for (nic, master) in
             [("eth0", "bond0"), ("eth1", "ovs-system"), ("eth2", "vrf-blue"), ("eth3", "br0")]

@@ -1,11 +1,14 @@
 //! How fast the line of an interface is, and the other facts that may be slow to ask.
 
 use std::collections::BTreeMap;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
-use super::link_class::{LinkClass, MasterKind, STACK_MAX, class, lowers, master_of};
-use super::roots::attribute;
+use super::link_class::{
+    LinkClass, MasterKind, STACK_MAX, class, is_line, lowers, master, master_of,
+};
+use super::roots::{asked, attribute};
+use crate::base::fault::Fault;
 use crate::base::units::Rate;
 
 /// Rate of the line, per direction.
@@ -31,6 +34,10 @@ pub struct LinkFacts {
     pub up: bool,
     /// Stands for a port of an embedded switch: its traffic is another's.
     pub representor: bool,
+    /// Why the line's speed could not even be asked for: nothing here is to be believed then.
+    pub refusal: Option<Fault>,
+    /// What the provider held back, by allowance; see [`super::allowance`].
+    pub allowances: Vec<(String, u64)>,
 }
 
 /// Rates that the operator declared, by name.
@@ -49,6 +56,8 @@ pub fn facts(net: &Path, name: &OsStr, declared: &Declared) -> LinkFacts {
         up: is_up(&own),
         representor: attribute(&own.join("phys_port_name"))
             .is_some_and(|p| is_port_of_function(&p)),
+        refusal: asked(&own.join("operstate")).and_then(|_| asked(&own.join("speed"))).err(),
+        allowances: Vec::new(),
     }
 }
 
@@ -88,9 +97,24 @@ fn capacity(net: &Path, name: &OsStr, declared: &Declared, depth: u32) -> Option
         }
         LinkClass::Vlan => capacity(net, lowers(&own).first()?, declared, depth),
         LinkClass::Bond => bond_capacity(net, &own, |slave| capacity(net, slave, declared, depth)),
-        // The runner of a team isn't in sysfs; the constants of veth, tun and bridges are no lines.
+        // A tunnel or a macvlan is bound by what it stands on, a bridge by its one way out.
+        LinkClass::Virtual | LinkClass::Bridge => {
+            capacity(net, &way_out(net, name)?, declared, depth)
+        }
+        // The runner of a team isn't in sysfs; the constants of veth and tun are no lines.
         _ => None,
     }
+}
+
+/// The one line below `name`; `None` where there is none, or a choice of several.
+fn way_out(net: &Path, name: &OsStr) -> Option<OsString> {
+    let bridge = class(net, name) == LinkClass::Bridge;
+    let below = |lower: &OsString| {
+        is_line(net, lower) && (bridge || master(&net.join(lower)).as_deref() != Some(name))
+    };
+    let mut lines = lowers(&net.join(name)).into_iter().filter(below);
+    let first = lines.next()?;
+    lines.next().is_none().then_some(first)
 }
 
 /// `speed` in Mbit/s. -1, 65535 and their unsigned likes mean unknown (include/uapi/linux/ethtool.h);
@@ -165,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn speeds_that_mean_unknown_are_absent() {
+    fn case_044_speeds_that_mean_unknown_are_absent() {
         let text = include_str!("../../tests/fixtures/cases/044-speed-unknown-values.input");
         let known: Vec<_> = text
             .lines()
@@ -176,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interface_that_never_sets_its_state_is_up_when_it_has_a_carrier() {
+    fn case_054_an_interface_that_never_sets_its_state_is_up_when_it_has_a_carrier() {
         let text = include_str!("../../tests/fixtures/cases/054-operstate-unknown-is-up.input");
         let host = Host::new();
         let mut up = Vec::new();
@@ -205,6 +229,42 @@ mod tests {
         for name in ["veth0", "tun0", "br0", "dummy0"] {
             assert_eq!(rates(&host, name), None, "{name}");
         }
+    }
+
+    #[test]
+    fn tunnels_and_bridges_are_bound_by_the_one_line_below_them() {
+        let host = bond("802.3ad 4");
+        host.file("class/net/vx0/uevent", "DEVTYPE=vxlan\n");
+        host.symlink("class/net/vx0/lower_bond0", "../bond0");
+        assert_eq!(rates(&host, "vx0"), Some((1.375e9, 1.375e9)));
+        host.dir("class/net/br0/bridge");
+        host.symlink("class/net/br0/lower_vx0", "../vx0");
+        host.dir("class/net/vx0");
+        assert_eq!(rates(&host, "br0"), None, "a port that leads nowhere outside by itself");
+        host.symlink("class/net/br0/lower_bond0", "../bond0");
+        host.symlink("class/net/bond0/master", "../br0");
+        assert_eq!(rates(&host, "br0"), Some((1.375e9, 1.375e9)));
+        host.dir("class/net/eth9/device");
+        host.symlink("class/net/br0/lower_eth9", "../eth9");
+        assert_eq!(rates(&host, "br0"), None, "two ways out");
+        host.dir("class/net/ovs-system");
+        host.symlink("class/net/ovs-system/lower_eth0", "../eth0");
+        host.symlink("class/net/eth8/master", "../vrf0");
+        host.dir("class/net/eth8/device");
+        host.file("class/net/eth8/speed", "1000\n");
+        host.file("class/net/vrf0/uevent", "DEVTYPE=vrf\n");
+        host.symlink("class/net/vrf0/lower_eth8", "../eth8");
+        assert_eq!(rates(&host, "vrf0"), None, "a master is not bound by a member");
+    }
+
+    #[test]
+    fn case_088_a_speed_that_cannot_be_asked_for_is_a_refusal_and_not_unknown() {
+        let host = Host::new();
+        host.dir("class/net/eth0/device");
+        assert_eq!(facts_of(&host, "eth0").refusal, None, "absent is an answer");
+        host.symlink("class/net/eth0/speed", "speed");
+        let refusal = facts_of(&host, "eth0").refusal.unwrap();
+        assert!(refusal.text.contains("eth0/speed: "), "{refusal}");
     }
 
     #[test]

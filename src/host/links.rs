@@ -1,6 +1,8 @@
 //! /proc/net/dev: one line an interface, under names of any bytes.
 
-use super::roots::Roots;
+use std::path::PathBuf;
+
+use super::roots::{Roots, whole_lines};
 use crate::model::load::{FlowCounters, LinkCounters};
 
 /// Columns of a line: eight received, eight sent (net/core/net-procfs.c).
@@ -29,7 +31,8 @@ pub struct LinkLines<'a> {
 /// Reads /proc/net/dev line by line. Names may hold colons (`eth1:0`), and old kernels glue the
 /// first counter to the colon: the name ends at the last one.
 pub fn parse(text: &[u8]) -> LinkLines<'_> {
-    let mut found = LinkLines::default();
+    let (text, rejected) = whole_lines(text);
+    let mut found = LinkLines { rejected, ..LinkLines::default() };
     for line in text.split(|b| *b == b'\n') {
         let line = line.trim_ascii();
         // The two head lines are told by their bars, which no counter line has after its colon.
@@ -93,6 +96,14 @@ pub fn text_of(name: &[u8]) -> String {
     text
 }
 
+/// True where the network that this process is in, which sockets speak of, is the one whose /proc is
+/// read.
+pub fn is_own_network(roots: &Roots) -> bool {
+    let of = |path: PathBuf| std::fs::read_link(path).ok();
+    let own = of("/proc/self/ns/net".into());
+    roots.procfs == Roots::default().procfs || (own.is_some() && own == of(roots.proc("1/ns/net")))
+}
+
 /// The directory of a host's network files, and what is wrong with it where something is.
 ///
 /// /proc/net is /proc/self/net: of a foreign procfs it shows this process's own network namespace
@@ -132,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_counter_glued_to_the_colon_shifts_no_column() {
+    fn case_036_a_counter_glued_to_the_colon_shifts_no_column() {
         let found = parse(case!("036-netdev-no-space-after-colon.input"));
         assert_eq!((found.lines.len(), found.rejected), (3, 0));
         let eth0 = line(&found, "eth0").counters;
@@ -145,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_ends_at_the_last_colon() {
+    fn case_037_a_name_ends_at_the_last_colon() {
         let found = parse(case!("037-netdev-alias-many-colons.input"));
         for (name, bytes) in
             [("team0", 1000), ("team0:1", 2000), ("tun10001:1", 3000), ("eth1:0", 4000)]
@@ -156,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn any_bytes_are_a_name_and_no_two_names_become_one() {
+    fn case_038_any_bytes_are_a_name_and_no_two_names_become_one() {
         let found = parse(case!("038-netdev-strange-names.input"));
         let names: std::collections::BTreeSet<_> =
             found.lines.iter().map(|l| text_of(l.name)).collect();
@@ -167,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_counter_below_zero_is_unknown_and_its_neighbours_are_kept() {
+    fn case_052_a_counter_below_zero_is_unknown_and_its_neighbours_are_kept() {
         let found = parse(case!("052-netdev-negative-as-u64.input"));
         let dummy = line(&found, "dummy0").counters;
         assert_eq!((dummy.receive.bytes, dummy.receive.packets), (None, Some(12)));
@@ -175,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_of_pods_is_read_whole() {
+    fn case_050_a_flood_of_pods_is_read_whole() {
         let found = parse(case!("050-veth-flood-cardinality.input"));
         assert_eq!((found.lines.len(), found.rejected), (202, 0));
         assert!(found.lines.iter().all(|l| l.name.len() <= 15));
@@ -190,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_foreign_procfs_is_asked_for_its_first_process() {
+    fn case_048_a_foreign_procfs_is_asked_for_its_first_process() {
         let root = tempfile::tempdir().unwrap();
         let roots = Roots { procfs: root.path().into(), ..Roots::default() };
         let (directory, note) = net_directory(&roots);
@@ -200,6 +211,13 @@ mod tests {
         std::fs::write(root.path().join("1/net/dev"), "").unwrap();
         assert_eq!(net_directory(&roots), ("1/net", None));
         assert_eq!(net_directory(&Roots::default()), ("net", None));
+    }
+
+    #[test]
+    fn a_foreign_host_is_not_told_of_by_our_own_network() {
+        let root = tempfile::tempdir().unwrap();
+        assert!(!is_own_network(&Roots { procfs: root.path().into(), ..Roots::default() }));
+        assert!(is_own_network(&Roots::default()));
     }
 
     #[test]

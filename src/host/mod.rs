@@ -1,5 +1,6 @@
 //! Floor 2: how this host is read. Tolerant readers over roots that tests can move.
 
+pub mod allowance;
 pub mod aside;
 pub mod block;
 pub mod cgroup;
@@ -17,6 +18,8 @@ pub mod qdisc;
 pub mod roots;
 pub mod sandbox;
 pub mod softnet;
+#[cfg(test)]
+mod spoilt;
 pub mod sys;
 pub mod tcp;
 pub mod topology;

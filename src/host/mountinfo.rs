@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
-use super::roots::{Roots, read_file};
+use super::roots::{Roots, read_file, whole_lines};
 use crate::base::fault::Fault;
 
 /// A device number as the kernel splits it.
@@ -33,8 +33,10 @@ pub struct Mount {
     pub parent: u64,
     pub device: DeviceNumber,
     pub point: PathBuf,
-    /// Of the mount or of the whole file system.
-    pub read_only: bool,
+    /// This mount of it alone: by design, as an image's root.
+    pub mount_read_only: bool,
+    /// The whole file system: mounted so, or turned so after an error.
+    pub filesystem_read_only: bool,
     pub filesystem: String,
     /// `/dev/sda1`, `server:/export`; may be empty.
     pub source: String,
@@ -58,9 +60,23 @@ impl Mount {
         let filesystem = text(fields.next()?);
         let source = text(fields.next()?);
         let options = fields.collect::<Vec<_>>().join(&b' ');
-        let read_only = has_option(mount_options, b"ro") || has_option(&options, b"ro");
         let whole = !filesystem.is_empty() && point.is_absolute();
-        whole.then_some(Self { id, parent, device, point, read_only, filesystem, source, options })
+        whole.then_some(Self {
+            id,
+            parent,
+            device,
+            point,
+            mount_read_only: has_option(mount_options, b"ro"),
+            filesystem_read_only: has_option(&options, b"ro"),
+            filesystem,
+            source,
+            options,
+        })
+    }
+
+    /// Nothing can be written through this mount.
+    pub fn is_read_only(&self) -> bool {
+        self.mount_read_only || self.filesystem_read_only
     }
 
     /// Value of `name=value` among the file system's options.
@@ -113,16 +129,20 @@ pub struct Mounts {
 }
 
 impl Mounts {
-    /// The mounts as this process sees them: the namespace in which its paths mean something.
+    /// The mounts as this process sees them: the namespace in which its paths mean something. Of a
+    /// /proc in which this process is nobody, those of the host's first process.
     ///
     /// # Errors
     /// Where the file can't be read.
     pub fn read(roots: &Roots) -> Result<Self, Fault> {
-        read_file(&roots.proc("self/mountinfo")).map(|text| Self::parse(&text))
+        let text = read_file(&roots.proc("self/mountinfo"))
+            .or_else(|fault| read_file(&roots.proc("1/mountinfo")).map_err(|_| fault))?;
+        Ok(Self::parse(&text))
     }
 
     pub fn parse(text: &[u8]) -> Self {
-        let mut all = Self::default();
+        let (text, rejected) = whole_lines(text);
+        let mut all = Self { rejected, ..Self::default() };
         for line in text.split(|b| *b == b'\n').filter(|line| !line.is_empty()) {
             match Mount::parse(line) {
                 Some(mount) => all.mounts.push(mount),
@@ -147,7 +167,9 @@ impl Mounts {
         for _ in 0..left.len() {
             let next = left
                 .iter()
-                .position(|mount| orphan(mount) || at.is_some_and(|at| mount.parent == at.id));
+                .position(|mount| orphan(mount) || at.is_some_and(|at| mount.parent == at.id))
+                // Parents in a circle have no top: the shallowest will do.
+                .or(at.is_none().then_some(0));
             let Some(next) = next else { break };
             at = Some(left.remove(next));
         }
@@ -211,7 +233,7 @@ mod tests {
         assert_eq!((tmp.filesystem.as_str(), tmp.source.as_str()), ("tmpfs", ""));
         assert_eq!(tmp.options, b"rw,seclabel");
         assert_eq!(tmp.device, DeviceNumber { major: 0, minor: 66 });
-        assert!(on(&mounts, "/etc").read_only);
+        assert!(on(&mounts, "/etc").is_read_only());
     }
 
     #[test]
@@ -255,7 +277,8 @@ mod tests {
         assert_eq!((mounts.mounts.len(), mounts.rejected), (10, 0));
         assert_eq!(on(&mounts, "/host/var/lib/x").device, DeviceNumber { major: 8, minor: 4 });
         assert_eq!(on(&mounts, "/host-data").filesystem, "overlay");
-        assert!(on(&mounts, "/host/boot").read_only);
+        let boot = on(&mounts, "/host/boot");
+        assert_eq!((boot.mount_read_only, boot.filesystem_read_only), (true, false));
     }
 
     #[test]
@@ -263,6 +286,34 @@ mod tests {
         let mounts = Mounts::parse(case!("082-mountinfo-bad-lines.input"));
         let points: Vec<_> = mounts.mounts.iter().map(|m| m.point.to_str().unwrap()).collect();
         assert_eq!((points, mounts.rejected), (vec!["/a", "/b"], 5));
+    }
+
+    #[test]
+    fn case_048_mounts_are_the_hosts_where_this_process_is_nobody() {
+        let host = super::super::fixture::Host::new();
+        host.symlink("proc/self", "4711");
+        host.file("proc/1/mountinfo", case!("069-mountinfo-empty-source.input"));
+        assert!(Mounts::read(&host.roots()).unwrap().mounts.len() > 1);
+        host.remove("proc/1/mountinfo");
+        assert!(Mounts::read(&host.roots()).unwrap_err().text.contains("self/mountinfo"));
+    }
+
+    #[test]
+    fn parents_in_a_circle_hide_no_mount() {
+        let mounts =
+            Mounts::parse(b"20 1 7:0 / / rw - ext4 a rw\n1 20 0:9 / /var rw - ext4 b rw\n");
+        assert_eq!(on(&mounts, "/var/x").source, "b");
+        assert_eq!(on(&mounts, "/srv").source, "a");
+    }
+
+    #[test]
+    fn a_list_of_megabytes_comes_whole() {
+        let host = super::super::fixture::Host::new();
+        let line =
+            |id| format!("{id} 1 0:{id} / /pods/{id} rw - overlay o rw,lowerdir={id:0>400}\n");
+        host.file("proc/self/mountinfo", (0..5000).map(line).collect::<String>());
+        let mounts = Mounts::read(&host.roots()).unwrap();
+        assert_eq!((mounts.mounts.len(), mounts.rejected), (5000, 0));
     }
 
     #[test]

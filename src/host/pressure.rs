@@ -1,5 +1,7 @@
 //! /proc/pressure: shares of time in which tasks waited (Documentation/accounting/psi.rst).
 
+use super::roots::whole_lines;
+
 /// Totals of one file. Averages aren't read: they are renewed every two seconds only.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pressure {
@@ -13,7 +15,7 @@ pub struct Pressure {
 /// `cpu` had no `full` before 5.13, `irq` has no `some`.
 pub fn parse(text: &[u8]) -> Pressure {
     let mut pressure = Pressure::default();
-    for line in text.split(|b| *b == b'\n') {
+    for line in whole_lines(text).0.split(|b| *b == b'\n') {
         let mut words = line.split(u8::is_ascii_whitespace).filter(|w| !w.is_empty());
         let field = match words.next() {
             Some(b"some") => &mut pressure.waiting_us,
@@ -34,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn order_and_unknown_kinds_and_keys_do_not_matter() {
+    fn case_068_order_and_unknown_kinds_and_keys_do_not_matter() {
         let text =
             include_bytes!("../../tests/fixtures/cases/068-psi-unknown-line-and-order.input");
         let expected = Pressure { waiting_us: Some(12_000_345), stalled_us: Some(3_000_001) };

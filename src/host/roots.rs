@@ -104,6 +104,13 @@ fn last_line_end(buffer: &[u8]) -> usize {
     buffer.iter().rposition(|b| *b == b'\n').map_or(buffer.len(), |at| at + 1)
 }
 
+/// The lines of a kernel file that have an end, and how many (one at most) have none: a reading that
+/// was cut off may end within a number, which would then be another one.
+pub fn whole_lines(text: &[u8]) -> (&[u8], u64) {
+    let end = text.iter().rposition(|b| *b == b'\n').map_or(0, |at| at + 1);
+    (&text[..end], u64::from(end < text.len()))
+}
+
 /// A whole file, once; at most [`FILE_BYTES_MAX`].
 pub fn read_file(path: &Path) -> Result<Vec<u8>, Fault> {
     let mut kept = KeptFile::new(path.to_path_buf());
@@ -115,12 +122,50 @@ pub fn read_file(path: &Path) -> Result<Vec<u8>, Fault> {
 /// One sysfs attribute, trimmed; `None` where it is absent, refused or not text: attributes come and
 /// go with drivers (EINVAL, EOPNOTSUPP, ENODEV, EIO are all normal).
 pub fn attribute(path: &Path) -> Option<String> {
-    let file = File::open(path).ok()?;
+    asked(path).ok().flatten()
+}
+
+/// As [`attribute`], telling apart what can't be asked now from what has no answer.
+///
+/// # Errors
+/// Where the process may not ask or has no descriptor left (EMFILE): that says nothing of the device,
+/// and what was known of it still holds.
+pub fn asked(path: &Path) -> Result<Option<String>, Fault> {
+    match read_attribute(path) {
+        Ok(text) => Ok(text),
+        Err(error) if is_an_answer(&error) => Ok(None),
+        Err(error) => Err(Fault::os(path.display(), &error)),
+    }
+}
+
+fn read_attribute(path: &Path) -> io::Result<Option<String>> {
+    let file = File::open(path)?;
     let mut buffer = vec![0; ATTRIBUTE_BYTES_MAX];
-    let length = file.read_at(&mut buffer, 0).ok()?;
+    let length = file.read_at(&mut buffer, 0)?;
     buffer.truncate(length);
-    let text = String::from_utf8(buffer).ok()?;
-    Some(text.trim_matches(|c: char| c.is_whitespace() || c == '\0').to_owned())
+    let blank = |c: char| c.is_whitespace() || c == '\0';
+    Ok(String::from_utf8(buffer).ok().map(|text| text.trim_matches(blank).to_owned()))
+}
+
+/// How drivers say that they have no such thing, or none now.
+fn is_an_answer(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    matches!(
+        Errno::from_io_error(error),
+        Some(
+            Errno::NOENT
+                | Errno::NOTDIR
+                | Errno::ISDIR
+                | Errno::INVAL
+                | Errno::OPNOTSUPP
+                | Errno::NODEV
+                | Errno::NXIO
+                | Errno::IO
+                | Errno::BUSY
+                | Errno::AGAIN
+                | Errno::NODATA
+        )
+    )
 }
 
 #[cfg(test)]
@@ -156,6 +201,28 @@ mod tests {
         assert_eq!(kept.read().unwrap_err().kind, crate::base::fault::FaultKind::Missing);
         std::fs::write(&path, "now\n").unwrap();
         assert_eq!(kept.read().unwrap(), b"now\n");
+    }
+
+    #[test]
+    fn case_088_what_cannot_be_asked_is_not_taken_for_an_answer() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("speed");
+        assert_eq!(asked(&path), Ok(None));
+        // A link to itself fails on the way, as a spent limit of open files does.
+        std::os::unix::fs::symlink("speed", &path).unwrap();
+        let fault = asked(&path).unwrap_err();
+        assert!(fault.text.contains("/speed: "), "{fault}");
+        assert_eq!(attribute(&path), None);
+        for errno in [rustix::io::Errno::MFILE, rustix::io::Errno::ACCESS] {
+            assert!(!is_an_answer(&errno.into()));
+        }
+    }
+
+    #[test]
+    fn a_line_without_an_end_is_left_out_and_counted() {
+        assert_eq!(whole_lines(b"a 1\nb 2"), (b"a 1\n".as_slice(), 1));
+        assert_eq!(whole_lines(b"a 1\n"), (b"a 1\n".as_slice(), 0));
+        assert_eq!(whole_lines(b""), (b"".as_slice(), 0));
     }
 
     #[test]

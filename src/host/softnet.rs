@@ -3,6 +3,8 @@
 //! One line per *online* CPU of hexadecimal 32-bit columns: 9, 11, 13 or 15 by kernel. Column 12
 //! (from 0) is the CPU; older kernels don't say, and there the line's place has to do.
 
+use super::roots::whole_lines;
+
 /// What is of use of one CPU's line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Softnet {
@@ -17,7 +19,7 @@ const CPU_COLUMN: usize = 12;
 
 /// Lines by CPU, and how many could not be read.
 pub fn parse(text: &[u8]) -> (Vec<Softnet>, u64) {
-    let mut rejected = 0;
+    let (text, mut rejected) = whole_lines(text);
     let lines = text.split(|b| *b == b'\n').filter(|line| !line.is_empty()).enumerate();
     let parsed = lines
         .filter_map(|(place, line)| {

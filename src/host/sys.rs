@@ -1,11 +1,14 @@
 //! The few raw system calls that rustix lacks.
 #![allow(unsafe_code, reason = "rustix has no safe form of these calls")]
 
+use std::ffi::OsStr;
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::ffi::OsStrExt;
 
 use rustix::io::Errno;
 use rustix::ioctl;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
 // Extents of files (Documentation/filesystems/fiemap.rst).
 
@@ -92,6 +95,89 @@ pub fn written_bytes(file: BorrowedFd<'_>, length: u64) -> io::Result<Option<u64
     Ok(Some(written))
 }
 
+// ---- network interfaces ---------------------------------------------------------------------
+
+// include/uapi/linux/sockios.h, ethtool.h, if.h
+const SIOCETHTOOL: ioctl::Opcode = 0x8946;
+const ETHTOOL_GSTRINGS: u32 = 0x1b;
+const ETHTOOL_GSTATS: u32 = 0x1d;
+const ETHTOOL_GSSET_INFO: u32 = 0x37;
+const ETH_SS_STATS: u32 = 1;
+const ETH_GSTRING_BYTES: usize = 32;
+/// Cards with more statistics aren't asked ...
+const STATISTICS_MAX: u32 = 4096;
+/// ... and there is room for this many, since the kernel writes as many as the driver has when it is
+/// asked, whatever it said before (net/ethtool/ioctl.c): that number moves with the card's queues.
+const STATISTICS_ROOM: usize = 4 * STATISTICS_MAX as usize;
+
+/// `struct ifreq` as SIOCETHTOOL reads it: 16 bytes of name, then a pointer in a union of 24 bytes.
+#[repr(C)]
+struct InterfaceRequest {
+    name: [u8; 16],
+    data: *mut u64,
+    rest: [usize; 3],
+}
+
+/// Statistics of the driver of `name`, in this process's network namespace: names of 32 bytes each, and
+/// as many values. May ask the card's firmware.
+///
+/// # Errors
+/// The kernel's: `EOPNOTSUPP` where the driver has none; `EINVAL` for a name that can't be one.
+pub fn interface_statistics(name: &OsStr) -> io::Result<(Vec<u8>, Vec<u64>)> {
+    let (family, kind) = (AddressFamily::INET, SocketType::DGRAM);
+    let socket = socket_with(family, kind, SocketFlags::CLOEXEC, None)?;
+    let ask = |words: &mut [u64]| ethtool(socket.as_fd(), name, words);
+    // struct ethtool_sset_info: command, reserved, mask of 64 bits, then a count for each bit.
+    let mut sets = [pair(ETHTOOL_GSSET_INFO, 0), 1 << ETH_SS_STATS, 0];
+    ask(&mut sets)?;
+    let [_, known, count] = sets;
+    let count = halves(count).0;
+    if known & 1 << ETH_SS_STATS == 0 || !(1..=STATISTICS_MAX).contains(&count) {
+        return Err(Errno::OPNOTSUPP.into());
+    }
+    // struct ethtool_gstrings: command, set, count, then the names from byte 12.
+    let mut names = vec![0_u64; 2 + STATISTICS_ROOM * ETH_GSTRING_BYTES / 8];
+    (names[0], names[1]) = (pair(ETHTOOL_GSTRINGS, ETH_SS_STATS), pair(count, 0));
+    ask(&mut names)?;
+    // struct ethtool_stats: command, count, then the values from byte 8.
+    let mut values = vec![0_u64; 1 + STATISTICS_ROOM];
+    values[0] = pair(ETHTOOL_GSTATS, count);
+    ask(&mut values)?;
+    let told = halves(names[1]).0.min(halves(values[0]).1).min(count) as usize;
+    let names = names.iter().flat_map(|word| word.to_ne_bytes()).skip(12);
+    let names = names.take(told * ETH_GSTRING_BYTES).collect();
+    Ok((names, values.into_iter().skip(1).take(told).collect()))
+}
+
+/// One ethtool command; `words` hold the command and room for its answer.
+fn ethtool(socket: BorrowedFd<'_>, name: &OsStr, words: &mut [u64]) -> io::Result<()> {
+    let mut request = InterfaceRequest { name: [0; 16], data: words.as_mut_ptr(), rest: [0; 3] };
+    let bytes = name.as_bytes();
+    // The last byte stays 0: the kernel wants a name that ends.
+    if bytes.len() >= request.name.len() {
+        return Err(Errno::INVAL.into());
+    }
+    request.name[..bytes.len()].copy_from_slice(bytes);
+    // SAFETY: SIOCETHTOOL reads one `struct ifreq`, which `InterfaceRequest` is laid out as and no smaller
+    // than, and writes its answer where the pointer leads: into `words`, which the callers above make
+    // four times as large as the most that they ask for.
+    let answer = unsafe {
+        ioctl::ioctl(socket, ioctl::Updater::<SIOCETHTOOL, InterfaceRequest>::new(&mut request))
+    };
+    answer.map_err(io::Error::from)
+}
+
+/// Two 32-bit words as the kernel lays them side by side.
+fn pair(first: u32, second: u32) -> u64 {
+    let ([a, b, c, d], [e, f, g, h]) = (first.to_ne_bytes(), second.to_ne_bytes());
+    u64::from_ne_bytes([a, b, c, d, e, f, g, h])
+}
+
+fn halves(word: u64) -> (u32, u32) {
+    let [a, b, c, d, e, f, g, h] = word.to_ne_bytes();
+    (u32::from_ne_bytes([a, b, c, d]), u32::from_ne_bytes([e, f, g, h]))
+}
+
 // ---- processes -------------------------------------------------------------------------------
 
 /// Marks every open descriptor over 2 close-on-exec, so that a worker holds only its pipes and the
@@ -165,10 +251,23 @@ fn done(result: libc::c_long) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::fd::AsFd;
     use std::os::unix::fs::FileExt;
 
     use super::*;
+
+    #[test]
+    fn statistics_come_with_a_name_each_or_not_at_all() {
+        let interfaces = std::fs::read_dir("/sys/class/net").unwrap();
+        for name in interfaces.map(|entry| entry.unwrap().file_name()) {
+            let Ok((names, values)) = interface_statistics(&name) else { continue };
+            assert_eq!(names.len(), values.len() * ETH_GSTRING_BYTES, "{name:?}");
+            assert!(names.chunks(ETH_GSTRING_BYTES).all(|n| n[0].is_ascii_graphic()), "{name:?}");
+        }
+        let long = interface_statistics("a name of sixteen".as_ref()).unwrap_err();
+        assert_eq!(long.raw_os_error(), Some(libc::EINVAL));
+        let gone = interface_statistics("no-such-link".as_ref()).unwrap_err();
+        assert_eq!(gone.raw_os_error(), Some(libc::ENODEV));
+    }
 
     #[test]
     fn holes_and_reserved_space_are_not_written_bytes() {

@@ -1,5 +1,7 @@
 //! /proc/net/snmp and /proc/net/netstat: pairs of lines, names above values (net/ipv4/proc.c).
 
+use super::roots::whole_lines;
+
 /// One named value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Cell<'a> {
@@ -20,7 +22,8 @@ impl<'a> Table<'a> {
     /// Reads pairs line by line; a section may be absent, empty, or come in several pairs
     /// (IcmpMsg: sixteen types a pair). A pair of unequal lengths can't be trusted and is skipped.
     pub fn parse(text: &'a [u8]) -> Self {
-        let mut table = Self::default();
+        let (text, rejected) = whole_lines(text);
+        let mut table = Self { rejected, ..Self::default() };
         let mut names: Option<(&[u8], &[u8])> = None;
         for line in text.split(|b| *b == b'\n').filter(|l| !l.trim_ascii().is_empty()) {
             let Some(colon) = line.iter().position(|b| *b == b':') else {
@@ -38,6 +41,28 @@ impl<'a> Table<'a> {
         }
         table.rejected += u64::from(names.is_some());
         table
+    }
+
+    /// Reads /proc/net/snmp6, which has one `Ip6InReceives  1012` a line (net/ipv6/proc.c): the section
+    /// is what ends in the first 6.
+    pub fn parse_names(text: &'a [u8]) -> Self {
+        let (text, rejected) = whole_lines(text);
+        let mut table = Self { rejected, ..Self::default() };
+        for line in text.split(|b| *b == b'\n').filter(|l| !l.trim_ascii().is_empty()) {
+            match Self::named(line) {
+                Some(cell) => table.cells.push(cell),
+                None => table.rejected += 1,
+            }
+        }
+        table
+    }
+
+    fn named(line: &'a [u8]) -> Option<Cell<'a>> {
+        let mut words = words(line);
+        let (name, value) = (words.next()?, words.next()?);
+        let (section, column) = name.split_at(name.iter().position(|b| *b == b'6')? + 1);
+        let value = std::str::from_utf8(value).ok()?.parse().ok()?;
+        Some(Cell { section, column, value })
     }
 
     fn pair(&mut self, section: &'a [u8], columns: &'a [u8], values: &'a [u8]) {
@@ -115,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn an_absent_section_is_absent() {
+    fn case_056_an_absent_section_is_absent() {
         let table = Table::parse(case!("056-snmp-icmpmsg-absent.input"));
         for (section, column, value) in [
             ("Ip", "InReceives", 12_063),
@@ -133,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn pairs_of_one_section_are_merged() {
+    fn case_057_pairs_of_one_section_are_merged() {
         let table = Table::parse(case!("057-snmp-icmpmsg-repeated-pairs.input"));
         let columns = table.cells.iter().filter(|c| c.section == b"IcmpMsg").count();
         assert_eq!((columns, table.rejected), (22, 0));
@@ -145,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn an_absent_column_is_absent_and_not_zero() {
+    fn case_060_an_absent_column_is_absent_and_not_zero() {
         let table = Table::parse(case!("060-snmp-old-embedded-short.input"));
         assert_eq!(table.get("Udp", "InDatagrams"), Some(11_438));
         assert_eq!(table.get("Udp", "OutDatagrams"), Some(13_602));
@@ -155,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pair_of_unequal_lengths_is_skipped_alone() {
+    fn case_061_a_pair_of_unequal_lengths_is_skipped_alone() {
         let table = Table::parse(case!("061-netstat-header-value-mismatch.input"));
         assert_eq!(table.get("TcpExt", "ListenDrops"), None);
         assert_eq!(table.get("IpExt", "InOctets"), Some(7777));
@@ -164,10 +189,25 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_pair_is_no_error() {
+    fn case_062_an_empty_pair_is_no_error() {
         let table = Table::parse(case!("062-snmp-gvisor-empty-pair.input"));
         assert_eq!((table.get("Udp", "InDatagrams"), table.rejected), (Some(5), 0));
         assert!(table.cells.iter().all(|c| c.section != b"IcmpMsg"));
+    }
+
+    #[test]
+    fn case_064_names_of_ip_version_6_are_split_at_their_6() {
+        let table = Table::parse_names(case!("064-snmp6-and-counter-drop.input"));
+        for (section, column, value) in [
+            ("Ip6", "InReceives", 1012),
+            ("Ip6", "InNoECTPkts", 1010),
+            ("Icmp6", "OutType143", 32),
+            ("Udp6", "InDatagrams", 3),
+            ("UdpLite6", "InDatagrams", 0),
+        ] {
+            assert_eq!(table.get(section, column), Some(value), "{section} {column}");
+        }
+        assert_eq!((table.cells.len(), table.rejected), (6, 0));
     }
 
     #[test]

@@ -76,7 +76,7 @@ pub(super) fn backing(class: Class, transport: &str, model: Option<&str>) -> Bac
             Backing::Network
         }
         _ if of_a_cloud => Backing::Network,
-        (Class::Dm | Class::Md | Class::Loop, _) => Backing::Unknown,
+        (Class::Dm | Class::Md | Class::Stack | Class::Loop, _) => Backing::Unknown,
         _ => Backing::Local,
     }
 }
@@ -94,20 +94,22 @@ pub fn nvme_paths(roots: &Roots, head: &str) -> Vec<String> {
 /// The nodes that count what a disk does, each with its directory: itself, save that before Linux
 /// 6.4 the head of a native NVMe multipath counts nothing and its paths do.
 pub(super) fn counting_nodes(roots: &Roots, name: &str, dir: &Path) -> Vec<(String, PathBuf)> {
-    let is_idle = |dir: &Path| {
-        let stat = read_file(&dir.join("stat")).ok().and_then(|text| disks::stat(&text));
-        stat.is_none_or(|counters| counters.reads == 0 && counters.writes == 0)
-    };
     let own = || vec![(name.to_owned(), dir.to_owned())];
-    if !is_idle(dir) {
+    if !counts_nothing(dir) {
         return own();
     }
     let paths: Vec<_> = nvme_paths(roots, name)
         .into_iter()
         .filter_map(|path| directory(roots, &path).map(|dir| (path, dir)))
-        .filter(|(_, dir)| !is_idle(dir))
+        .filter(|(_, dir)| !counts_nothing(dir))
         .collect();
     if paths.is_empty() { own() } else { paths }
+}
+
+/// Nothing was ever read or written, as its own `stat` has it.
+pub(super) fn counts_nothing(dir: &Path) -> bool {
+    let stat = read_file(&dir.join("stat")).ok().and_then(|text| disks::stat(&text));
+    stat.is_none_or(|counters| counters.reads == 0 && counters.writes == 0)
 }
 
 /// The node that an NVMe path device belongs to.

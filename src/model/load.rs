@@ -93,7 +93,11 @@ impl DiskLoad {
         let writes = step(before.writes, after.writes)?;
         let read_bytes = step(before.sectors_read, after.sectors_read)? as f64 * 512.0;
         let written_bytes = step(before.sectors_written, after.sectors_written)? as f64 * 512.0;
-        let times = |c: &DiskCounters| [c.read_ms, c.write_ms, c.busy_ms, c.queue_ms];
+        let times = |c: &DiskCounters| {
+            let (discard_ms, flush_ms) =
+                (c.discards.map_or(0, |d| d.ms), c.flushes.map_or(0, |f| f.ms));
+            [c.read_ms, c.write_ms, c.busy_ms, c.queue_ms, discard_ms, flush_ms]
+        };
         let dipped =
             times(before).into_iter().zip(times(after)).any(|(b, a)| grown32(b, a) > GROWN_MS_MAX);
         if read_bytes + written_bytes > DISK_BYTES_PER_SECOND_MAX * window.0
@@ -267,6 +271,10 @@ mod tests {
     fn a_time_that_went_back_a_little_is_a_glitch_and_no_wrap() {
         let before = DiskCounters { read_ms: 5000, ..DiskCounters::default() };
         let after = DiskCounters { read_ms: 4990, ..before };
+        assert_eq!(DiskLoad::between(&before, &after, Seconds(1.0)), Err(NoWindow::Implausible));
+        let flushes = |ms| Some(Flushes { completed: 7, ms });
+        let before = DiskCounters { flushes: flushes(5000), ..DiskCounters::default() };
+        let after = DiskCounters { flushes: flushes(4990), ..before };
         assert_eq!(DiskLoad::between(&before, &after, Seconds(1.0)), Err(NoWindow::Implausible));
     }
 

@@ -16,11 +16,13 @@ const UNITS: [(&str, &str); 6] = [
 ];
 
 /// Ends of names of gauges that say whether something is so.
-const STATES: [&str; 11] = [
+const STATES: [&str; 13] = [
     "_up",
     "_stale",
     "_known",
     "_stalled",
+    "_mismatch",
+    "_unreliable",
     "_degraded",
     "_at_ceiling",
     "_enforced",
@@ -123,6 +125,21 @@ windows. The label `device` is the kernel's name, as node_exporter has it.
 | --- | --- | --- | --- | --- | --- |
 ";
 
+/// What stands below the table.
+const FOOT: &str = "
+## What `loadline_disk_busy_ratio` means
+
+It is iostat's `%util`: the share of the window in which at least one request was outstanding. Nothing
+more. A single spindle serves one request at a time, so for it busy is fullness, and 0.98 is the limit.
+Flash, arrays, virtual disks and network volumes serve many at once: one request always outstanding
+makes them 100 % busy at a few per cent of what they can do. For those look at the queue and the
+latency, and hold the load against what a probe has reached there.
+The kernel counts in jiffies: short requests are rounded up to one or lost, kernels 5.7 to 6.9 show much
+too much on fast disks, and some have a busy time that runs away. Where it can't be true, the ratio is
+absent and `loadline_disk_busy_unreliable` is 1: exclude those devices from alerts on busy time. A disk
+that answers nothing is 100 % busy too, with no requests completed: `loadline_disk_stalled` says that.
+";
+
 /// The reference as a Markdown table, in order of names.
 pub fn reference(descs: &[&Desc]) -> String {
     let mut sorted: Vec<&&Desc> = descs.iter().collect();
@@ -141,6 +158,7 @@ pub fn reference(descs: &[&Desc]) -> String {
         let _ =
             writeln!(out, "| `{}` | {kind} | {unit} | {labels} | {help} | {source} |", desc.name);
     }
+    out.push_str(FOOT);
     out
 }
 

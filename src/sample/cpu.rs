@@ -32,10 +32,17 @@ static THROTTLED: Desc = Desc::counter(
     "cpu.stat of the own cgroup: throttled_usec, throttled_time",
 );
 
+static LIMIT: Desc = Desc::gauge(
+    "loadline_cpu_limit_cpus",
+    &[],
+    "CPUs that loadline's control group, or one above it, may use; absent where there is no limit.",
+    "cpu.max; cpu.cfs_quota_us / cpu.cfs_period_us",
+);
+
 pub static KIND: Kind = Kind {
     name: "cpu",
     help: "Time of all CPUs: busy, stolen by the hypervisor, withheld by the own limit.",
-    descs: &[&UTILIZATION, &STEAL, &THROTTLED],
+    descs: &[&UTILIZATION, &STEAL, &THROTTLED, &LIMIT],
     open,
 };
 
@@ -142,6 +149,7 @@ impl Sampler for CpuSampler {
         out.conditions.cpu_idle = shares.idle;
         push_some(&mut out.points, &UTILIZATION, &[], shares.busy.map(|r| r.0));
         push_some(&mut out.points, &STEAL, &[], shares.stolen.map(|r| r.0));
+        push_some(&mut out.points, &LIMIT, &[], self.slow.groups.limit);
         let throttled = self.slow.groups.throttled();
         push_some(&mut out.points, &THROTTLED, &[], throttled.map(|s| s.0));
         Ok(())
@@ -213,8 +221,10 @@ mod tests {
         assert_eq!(rig.value(THROTTLED.name), None);
         rig.host.file("proc/self/cgroup", "0::/a.service\n");
         rig.host.file("sys/fs/cgroup/a.service/cpu.stat", "throttled_usec 2500000\n");
+        rig.host.file("sys/fs/cgroup/a.service/cpu.max", "50000 100000\n");
         rig.clock.advance(Duration::from_secs(60));
         rig.tick();
+        assert_eq!(rig.value(LIMIT.name), Some(0.5));
         assert_eq!(rig.value(THROTTLED.name), Some(2.5), "the group is looked up once a minute");
     }
 

@@ -17,7 +17,7 @@ use crate::base::clock::Moment;
 use crate::base::fault::Fault;
 use crate::base::units::Seconds;
 use crate::config::settings::SampleSettings;
-use crate::host::block::Class;
+use crate::host::block::{Class, refusal};
 use crate::host::disks::{Diskstats, Row};
 use crate::host::roots::{KeptFile, Roots, attribute};
 use crate::model::metric::Label;
@@ -38,6 +38,9 @@ const ENTRIES_MAX: usize = 16_384;
 
 struct Disks {
     file: KeptFile,
+    /// When the host was started, in seconds of the boot clock, as its own /proc has it; `None` within
+    /// where it doesn't say.
+    started: Option<Option<f64>>,
     table: Table,
     threshold: Label,
 }
@@ -58,6 +61,7 @@ impl Disks {
     fn new(roots: &Roots, settings: &SampleSettings) -> Self {
         Self {
             file: KeptFile::new(roots.proc("diskstats")),
+            started: None,
             table: Table {
                 roots: roots.clone(),
                 settings: settings.clone(),
@@ -68,15 +72,30 @@ impl Disks {
     }
 }
 
+impl Disks {
+    /// For how long the host is up, time asleep included (fs/proc/uptime.c). Read once.
+    fn uptime(&mut self, at: Moment) -> Option<Seconds> {
+        let boot = at.boot.as_secs_f64();
+        let started = *self.started.get_or_insert_with(|| {
+            let text = attribute(&self.table.roots.proc("uptime"))?;
+            let uptime: f64 = text.split_whitespace().next()?.parse().ok()?;
+            uptime.is_finite().then_some(boot - uptime)
+        });
+        started.map(|started| Seconds(boot - started))
+    }
+}
+
 impl Sampler for Disks {
     fn read(&mut self, tick: Tick<'_>, out: &mut Reading) -> Result<(), Fault> {
+        let uptime = self.uptime(tick.at);
         let mut rows = Diskstats::new(self.file.read()?);
         self.table.begin();
         for row in rows.by_ref() {
             self.table.take(&row, tick, out);
         }
         out.rejected += rows.rejected();
-        self.table.end(tick.at);
+        self.table.compare_with(uptime);
+        self.table.end(tick.at, out);
         self.table.admit(out);
         self.table.publish(&self.threshold, tick.at, out);
         Ok(())
@@ -153,8 +172,16 @@ impl Table {
         self.is_shown(sheet) || (sheet.is_leaf() && sheet.by_class())
     }
 
+    fn compare_with(&mut self, uptime: Option<Seconds>) {
+        for entry in self.entries.values_mut() {
+            if let Entry::Disk(disk) = entry {
+                disk.track.compare_with(uptime);
+            }
+        }
+    }
+
     /// Forgets what is gone, and reads the facts of a few again: never all in one tick.
-    fn end(&mut self, at: Moment) {
+    fn end(&mut self, at: Moment, out: &mut Reading) {
         self.entries.retain(|_, entry| match entry {
             Entry::Disk(disk) => {
                 if disk.absent > 0 {
@@ -179,11 +206,21 @@ impl Table {
             .take(share)
             .collect();
         for name in due {
-            self.look_again(&name, at);
+            self.look_again(&name, at, out);
         }
     }
 
-    fn look_again(&mut self, name: &Label, at: Moment) {
+    fn look_again(&mut self, name: &Label, at: Moment, out: &mut Reading) {
+        if refusal(&self.roots, name).is_some() {
+            // What was known of it holds; the next round asks again.
+            out.rejected += 1;
+            match self.entries.get_mut(name) {
+                Some(Entry::Disk(disk)) => disk.facts_at = at,
+                Some(Entry::Ignored(ignored)) => ignored.looked_at = at,
+                None => {}
+            }
+            return;
+        }
         let sheet = Sheet::read(&self.roots, &self.settings, name);
         let followed = self.is_followed(&sheet);
         match self.entries.get_mut(name) {

@@ -16,13 +16,14 @@ use self::track::{Belief, Circumstances, Track};
 use super::{Kind, Reading, Sampler, Tick};
 use crate::base::clock::Moment;
 use crate::base::fault::Fault;
-use crate::base::units::{Rate, Seconds};
+use crate::base::units::{Rate, Ratio, Seconds};
 use super::filter::wanted;
 use crate::config::settings::{Filter, SampleSettings};
+use crate::host::allowance::exceeded;
 use crate::host::aside::Aside;
 use crate::host::link_class::{LinkClass, class, is_line};
 use crate::host::link_facts::{Declared, LinkFacts, facts};
-use crate::host::links::{LinkLine, net_directory, parse, text_of};
+use crate::host::links::{LinkLine, is_own_network, net_directory, parse, text_of};
 use crate::host::roots::{KeptFile, Roots};
 use crate::model::load::{FlowLoad, LinkLoad};
 use crate::model::snapshot::{Resource, ResourceClass};
@@ -99,6 +100,7 @@ impl Links {
         let rates = settings.links.iter().filter_map(|(name, link)| Some((name.clone(), link.rate?)));
         let declared: Declared = rates.collect();
         let (asked_net, rates) = (net.clone(), declared.clone());
+        let own_network = is_own_network(roots);
         Self {
             net,
             every: settings.every,
@@ -108,7 +110,11 @@ impl Links {
             choices: HashMap::new(),
             tracks: BTreeMap::new(),
             aside: Aside::new("link-facts", patience, move |name: &OsString| {
-                facts(&asked_net, name, &rates)
+                let mut facts = facts(&asked_net, name, &rates);
+                if own_network {
+                    facts.allowances = exceeded(&asked_net, name);
+                }
+                facts
             }),
         }
     }
@@ -121,10 +127,11 @@ impl Links {
             }
         }
         self.choices.retain(|_, choice| choice.seen == tick.at);
-        self.learn(tick.at);
+        self.learn(tick.at, out);
         for line in present {
             self.publish(line, tick, out);
         }
+        self.push_busiest_members(out);
         if self.tracks.is_empty() {
             out.notes.push(NOTHING_WATCHED.into());
         }
@@ -187,10 +194,16 @@ impl Links {
     }
 
     /// Takes what has been found out aside.
-    fn learn(&mut self, at: Moment) {
+    fn learn(&mut self, at: Moment, out: &mut Reading) {
         for (name, facts) in self.aside.answers() {
             let name = name.as_bytes();
             let Some(track) = self.tracks.get_mut(name) else { continue };
+            track.refusal.clone_from(&facts.refusal);
+            if facts.refusal.is_some() {
+                // What was known of it holds; it is asked again in a minute.
+                out.rejected += 1;
+                continue;
+            }
             // Its traffic is that of a virtual function, and is counted at the port as well.
             if facts.representor && !wanted(&self.filter, &track.name, false) {
                 self.tracks.remove(name);
@@ -215,6 +228,22 @@ impl Links {
         }
         out.resources.push(resource(track));
         out.notes.extend(note(track));
+    }
+
+    /// A hash over few flows can fill one line of a bond while the bond looks half empty.
+    fn push_busiest_members(&self, out: &mut Reading) {
+        let mut busiest: BTreeMap<&str, Ratio> = BTreeMap::new();
+        for member in self.tracks.values() {
+            let Some(facts) = member.facts.as_ref().filter(|f| !f.bond.is_empty()) else { continue };
+            let Some(share) = member.share() else { continue };
+            let most = busiest.entry(&facts.bond).or_insert(share);
+            *most = if share > *most { share } else { *most };
+        }
+        for bond in self.tracks.values().filter(|track| track.class == LinkClass::Bond) {
+            if let Some(share) = busiest.get(&*bond.name) {
+                out.points.push(families::busiest_member(bond, *share));
+            }
+        }
     }
 
     /// Traffic of the host, over physical interfaces only: bonds, VLANs and bridges carry the same
@@ -303,12 +332,15 @@ fn in_bits(rate: Rate) -> String {
 
 /// Which alert can't work, and what would let it. A VLAN's line is that of what it stands on.
 fn note(track: &Track) -> Option<String> {
+    let name = &track.name;
+    if let Some(refusal) = &track.refusal {
+        return Some(format!("{name}: its facts can't be read: {refusal}"));
+    }
     let facts = track.facts.as_ref()?;
     let own_line = matches!(
         track.class,
         LinkClass::Physical | LinkClass::Bond | LinkClass::Team | LinkClass::Unknown
     );
-    let name = &track.name;
     (own_line && facts.up && facts.capacity.is_none())
         .then(|| format!("{name}: speed unknown, link alert off: set `links.{name}.rate`"))
 }

@@ -58,6 +58,8 @@ macro_rules! samplers {
 mod filter;
 #[cfg(test)]
 mod rig;
+#[cfg(test)]
+mod spoilt;
 
 samplers! {
     disk,

@@ -9,8 +9,9 @@ use crate::base::clock::Moment;
 use crate::base::counter::Extended;
 use crate::base::fault::Fault;
 use crate::host::link_class::is_line;
+use crate::host::links::is_own_network;
 use crate::host::qdisc::{QdiscSocket, Queue};
-use crate::host::roots::{Roots, attribute};
+use crate::host::roots::attribute;
 use crate::model::metric::{Desc, Label, Point};
 
 static BACKLOG: Desc = Desc::gauge(
@@ -67,13 +68,6 @@ struct Line {
     backlog_bytes: u32,
     requeues: Extended,
     drops: Extended,
-}
-
-/// True where the network that we are in is the one whose /proc is read.
-fn is_own_network(roots: &Roots) -> bool {
-    let of = |path: PathBuf| std::fs::read_link(path).ok();
-    let own = of("/proc/self/ns/net".into());
-    roots.procfs == Roots::default().procfs || (own.is_some() && own == of(roots.proc("1/ns/net")))
 }
 
 impl QdiscSampler {
@@ -171,14 +165,6 @@ mod tests {
         sampler.take(queue(1, 4), &Arc::from("a"));
         assert_eq!(sampler.lines.len(), 2);
         assert_eq!(sampler.lines[&1].requeues.total(), u64::from(u32::MAX) + 5);
-    }
-
-    #[test]
-    fn a_foreign_host_is_not_told_of_by_our_own_network() {
-        let dir = tempfile::tempdir().unwrap();
-        let roots = Roots { procfs: dir.path().into(), ..Roots::default() };
-        assert!(!is_own_network(&roots));
-        assert!(is_own_network(&Roots::default()));
     }
 
     #[test]

@@ -12,7 +12,7 @@ use crate::config::settings::SampleSettings;
 use crate::host::links::net_directory;
 use crate::host::roots::{KeptFile, Roots};
 use crate::host::tcp::{Table, TcpCounters};
-use crate::model::metric::{Desc, push_some};
+use crate::model::metric::{Desc, Label, push_some};
 
 static RETRANSMITTED: Desc = Desc::counter(
     "loadline_tcp_retransmitted_segments_total",
@@ -64,9 +64,17 @@ static LISTEN_DROPS: Desc = Desc::counter(
     "/proc/net/netstat TcpExt ListenDrops",
 );
 
+static RECEIVE_BUFFER_ERRORS: Desc = Desc::counter(
+    "loadline_udp_receive_buffer_errors_total",
+    &["ip"],
+    "UDP datagrams dropped because a socket's buffer was full: the program reads too slowly. `ip` is \
+     4 or 6; absent where the kernel has no such protocol.",
+    "/proc/net/snmp Udp RcvbufErrors, /proc/net/snmp6 Udp6RcvbufErrors",
+);
+
 pub static KIND: Kind = Kind {
     name: "tcp",
-    help: "TCP segments sent, sent again, and lost, over all connections.",
+    help: "TCP segments sent, sent again, and lost, over all connections; UDP datagrams dropped.",
     descs: &[
         &RETRANSMITTED,
         &ORIGINAL,
@@ -76,6 +84,7 @@ pub static KIND: Kind = Kind {
         &LOST_RETRANSMITS,
         &SYN_RETRANSMITS,
         &LISTEN_DROPS,
+        &RECEIVE_BUFFER_ERRORS,
     ],
     open,
 };
@@ -85,6 +94,7 @@ fn open(roots: &Roots, settings: &SampleSettings) -> Box<dyn Sampler> {
     Box::new(TcpSampler {
         snmp: KeptFile::new(roots.proc(directory).join("snmp")),
         netstat: KeptFile::new(roots.proc(directory).join("netstat")),
+        snmp6: KeptFile::new(roots.proc(directory).join("snmp6")),
         every: settings.every,
         counts_original: false,
         before: None,
@@ -96,6 +106,8 @@ struct TcpSampler {
     snmp: KeptFile,
     /// Some sandboxes and old kernels have none.
     netstat: KeptFile,
+    /// Missing where IP version 6 is off.
+    snmp6: KeptFile,
     every: Seconds,
     /// This kernel counts original data: from then on nothing else passes for it.
     counts_original: bool,
@@ -144,11 +156,13 @@ impl TcpSampler {
 
 impl Sampler for TcpSampler {
     fn read(&mut self, tick: Tick<'_>, out: &mut Reading) -> Result<(), Fault> {
-        let counters = {
+        let (counters, datagrams) = {
             let snmp = Table::parse(self.snmp.read()?);
             let netstat = self.netstat.read().map(Table::parse).unwrap_or_default();
-            out.rejected += snmp.rejected + netstat.rejected;
-            TcpCounters::from_tables(&snmp, &netstat)
+            let snmp6 = self.snmp6.read().map(Table::parse_names).unwrap_or_default();
+            out.rejected += snmp.rejected + netstat.rejected + snmp6.rejected;
+            let datagrams = [snmp.count("Udp", "RcvbufErrors"), snmp6.count("Udp6", "RcvbufErrors")];
+            (TcpCounters::from_tables(&snmp, &netstat), datagrams)
         };
         let original = self.original(&counters);
         self.window(tick.at, counters.retransmitted_segments.zip(original));
@@ -162,6 +176,10 @@ impl Sampler for TcpSampler {
             (&LISTEN_DROPS, counters.listen_drops),
         ] {
             push_some(&mut out.points, desc, &[], value.map(|n| n as f64));
+        }
+        for (ip, dropped) in ["4", "6"].into_iter().zip(datagrams) {
+            let ip = [&Label::from(ip)];
+            push_some(&mut out.points, &RECEIVE_BUFFER_ERRORS, &ip, dropped.map(|n| n as f64));
         }
         let ratio = self.ratio.get().copied().flatten();
         push_some(&mut out.points, &RATIO, &[], ratio.map(|r| r.0));
@@ -202,6 +220,21 @@ mod tests {
         assert_eq!(rig.value(ORIGINAL.name), Some(1190.0));
         assert_eq!(rig.value(LISTEN_DROPS.name), Some(5.0));
         assert_eq!(rig.value(SYN_RETRANSMITS.name), None, "this kernel has no such column");
+    }
+
+    #[test]
+    fn case_064_without_ip_version_6_the_rest_is_there() {
+        let mut rig = Rig::new(|rig| snmp(rig, 1, 2));
+        rig.open(&KIND);
+        rig.tick();
+        let dropped = |rig: &Rig, ip| rig.value_of(RECEIVE_BUFFER_ERRORS.name, ip);
+        assert_eq!((dropped(&rig, "4"), dropped(&rig, "6"), rig.out.rejected), (None, None, 0));
+        rig.host.file("proc/1/net/snmp6", "Ip6InReceives  \t1012\nUdp6RcvbufErrors  \t7\n");
+        rig.tick();
+        assert_eq!((dropped(&rig, "6"), rig.out.rejected), (Some(7.0), 0));
+        rig.host.file("proc/1/net/snmp6", "Udp6RcvbufErrors  \t7\nUdp6InDatagrams 1");
+        rig.tick();
+        assert_eq!((dropped(&rig, "6"), rig.out.rejected), (Some(7.0), 1), "cut off in mid-line");
     }
 
     #[test]

@@ -6,7 +6,7 @@ use super::track::{Track, Window};
 use crate::base::clock::Moment;
 use crate::base::units::{Bytes, Ratio, Seconds};
 use crate::config::settings::{Media, SampleSettings};
-use crate::host::block::{Class, Facts, KeptNumber, directory, entries};
+use crate::host::block::{Class, Facts, KeptNumber, directory, entries, refusal};
 use crate::host::mountinfo::Mounts;
 use crate::host::roots::Roots;
 use crate::host::topology::under_device;
@@ -58,7 +58,8 @@ impl Disk {
     pub(super) fn condition(&self, now: Moment) -> DiskCondition {
         let window = self.window();
         DiskCondition {
-            busy: window.and_then(|w| w.busy),
+            // Where the kernel's busy time can't be true: no more than the mean queue.
+            busy: window.and_then(|w| w.busy.or_else(|| Some(Ratio(w.queue()?.min(1.0))))),
             queue: window.and_then(Window::queue),
             in_flight: window.map_or(self.track.counters.in_flight, |w| w.load.in_flight),
             rotational: self.sheet.rotational(),
@@ -99,6 +100,12 @@ impl Disk {
                  unknown: look at its members"
             ));
         }
+        if self.sheet.facts.counted && self.track.is_runaway() {
+            out.push(format!(
+                "{name}: its busy time is longer than this host is up, a fault of the kernel: go by \
+                 queue and latency, which hold"
+            ));
+        }
     }
 }
 
@@ -106,8 +113,9 @@ impl Disk {
 pub(super) struct Sheet {
     pub(super) facts: Facts,
     media: Option<Media>,
+    leaf: bool,
     /// Values of `loadline_disk_info`, the device's name first.
-    pub(super) info: [Label; 8],
+    pub(super) info: [Label; 9],
     /// What carries it.
     pub(super) leaves: Vec<Label>,
     /// Names under which own runs may go on in it.
@@ -131,6 +139,9 @@ impl Sheet {
             media = media.or_else(|| first.filter(|kind| kinds.all(|k| k == Some(*kind))));
             leaves = under.devices.into_iter().map(|device| device.name).collect();
         }
+        // A loop whose file lies on no known disk carries itself.
+        let leaf = matches!(facts.class, Class::Disk | Class::Multipath) || leaves == [name];
+        leaves.retain(|leaf| leaf != name);
         match facts.class {
             Class::Multipath => leaves = facts.slaves.clone(),
             Class::Disk => leaves = nvme_paths(roots, name),
@@ -152,11 +163,15 @@ impl Sheet {
             text(&facts.scheduler),
             text(&facts.write_cache),
             text(&facts.dm_name),
+            text(&facts.identity),
         ];
         let (phrase, note) = words(name, &facts, media, &leaves);
+        let note = refusal(roots, name)
+            .map(|fault| format!("{name}: its facts can't be read: {fault}"))
+            .or(note);
         let leaves = leaves.iter().map(|leaf| leaf.as_str().into()).collect();
         let facts = Facts { backing, ..facts };
-        Self { facts, media, info, leaves, related, phrase, note }
+        Self { facts, media, leaf, info, leaves, related, phrase, note }
     }
 
     pub(super) fn name(&self) -> &str {
@@ -165,7 +180,7 @@ impl Sheet {
 
     /// A disk that others stand on; the guard looks at these.
     pub(super) fn is_leaf(&self) -> bool {
-        matches!(self.facts.class, Class::Disk | Class::Multipath)
+        self.leaf
     }
 
     /// Whole disks and stacks; loops and zram only while there is something in them. Paths to a
@@ -173,7 +188,7 @@ impl Sheet {
     pub(super) fn by_class(&self) -> bool {
         let size = self.facts.size;
         match self.facts.class {
-            Class::Disk | Class::Multipath | Class::Dm | Class::Md => size != Some(Bytes(0)),
+            Class::Disk | Class::Multipath | Class::Dm | Class::Md | Class::Stack => size != Some(Bytes(0)),
             Class::Loop | Class::Zram => size.is_some_and(|size| size.0 > 0),
             Class::Partition | Class::Path | Class::Ram => false,
         }

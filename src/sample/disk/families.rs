@@ -62,8 +62,12 @@ families! {
         "/proc/diskstats field 7");
     BUSY = gauge("loadline_disk_busy_ratio", ["device"],
         "Share of the last window with a request outstanding; says how full only a single \
-         spindle is.",
+         spindle is, and is absent while busy_unreliable is 1.",
         "/proc/diskstats field 10");
+    UNRELIABLE = gauge("loadline_disk_busy_unreliable", ["device"],
+        "1 while the kernel's busy time can't be true: longer than the host is up, or growing faster \
+         than time; absent where it counts none.",
+        "/proc/diskstats field 10, /proc/uptime");
     QUEUE = gauge("loadline_disk_queue_depth", ["device"],
         "Mean number of requests outstanding in the last window.",
         "/proc/diskstats fields 4, 8, 15, 17");
@@ -90,8 +94,9 @@ families! {
         "/proc/diskstats fields 1, 5, 9, 12, 16");
     INFO = gauge("loadline_disk_info",
         ["device", "media", "backing", "transport",
-        "model", "scheduler", "write_cache", "dm_name"],
-        "Facts about the disk; empty where unknown.",
+        "model", "scheduler", "write_cache", "dm_name", "wwid"],
+        "Facts about the disk; empty where unknown. `wwid` (or a uuid or serial number) stays when \
+         a reboot changes names.",
         "/sys/class/block");
     LEAF_INFO = gauge("loadline_disk_leaf_info", ["device", "stack"],
         "The device carries a part of the stack.",
@@ -113,12 +118,16 @@ pub(super) fn points(disk: &Disk, threshold: &Label, out: &mut Vec<Point>) {
     counters(disk, device, out);
     gauges(disk, device, out);
     let track = &disk.track;
-    if track.window().is_some_and(|window| window.busy.is_some()) || track.busy.count() > 0 {
+    if track.busy.count() > 0 {
         out.push(Point::histogram(&WINDOW_BUSY, device, Arc::clone(&track.busy)));
-        out.push(Point::histogram(&WINDOW_QUEUE, device, Arc::clone(&track.queue)));
         let labels = &[disk.label(), threshold];
         out.push(Point::number(&BUSY_ABOVE, labels, track.busy_above.0));
     }
+    if track.queue.count() > 0 {
+        out.push(Point::histogram(&WINDOW_QUEUE, device, Arc::clone(&track.queue)));
+    }
+    let unreliable = track.times().map(|_| f64::from(u8::from(track.is_unreliable())));
+    push_some(out, &UNRELIABLE, device, unreliable);
     out.push(Point::number(&PROBE_ACTIVE, device, track.own.0));
     out.push(Point::number(&STALLED, device, f64::from(u8::from(disk.is_stalled()))));
     let info: Vec<&Label> = disk.sheet.info.iter().collect();

@@ -297,9 +297,9 @@ fn the_fixture_host_is_a_spindle_a_flash_disk_and_a_volume() {
     sampler.read(tick, &mut out).unwrap();
     assert_eq!(devices(&out), ["dm-0", "nvme0n1", "sda"]);
     let model = "SAMSUNG MZVL21T0HCLR-00B00";
-    let nvme = ["nvme", "local", "nvme", model, "none", "write through", ""];
+    let nvme = ["nvme", "local", "nvme", model, "none", "write through", "", ""];
     assert_eq!(info(&out, "nvme0n1"), nvme);
-    assert_eq!(info(&out, "dm-0"), ["hdd", "local", "", "", "", "", "vg-root"]);
+    assert_eq!(info(&out, "dm-0"), ["hdd", "local", "", "", "", "", "vg-root", "LVM-uGz3"]);
     let facts: Vec<_> = out.resources.iter().map(|r| r.facts.as_str()).collect();
     assert_eq!((facts, out.rejected), (vec!["nvme", "hdd, 7200 rpm"], 0));
 }

@@ -29,23 +29,37 @@ pub(super) enum Taken {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Window {
     pub(super) load: DiskLoad,
-    /// Absent, and with it queue and latency, where the driver counts requests but no time
-    /// (md before Linux 5.10): a zero would look healthy.
+    /// Absent too while the kernel's busy time can't be true.
     pub(super) busy: Option<Ratio>,
+    /// The driver counts time. Where it counts requests alone (md before Linux 5.10) there is no busy
+    /// share, queue or latency: a zero would look healthy.
+    pub(super) timed: bool,
 }
 
 impl Window {
     pub(super) fn queue(&self) -> Option<f64> {
-        self.busy.map(|_| self.load.queue)
+        self.timed.then_some(self.load.queue)
     }
 
     pub(super) fn read_latency(&self) -> Option<Seconds> {
-        self.busy.and(self.load.read_latency)
+        self.load.read_latency.filter(|_| self.timed)
     }
 
     pub(super) fn write_latency(&self) -> Option<Seconds> {
-        self.busy.and(self.load.write_latency)
+        self.load.write_latency.filter(|_| self.timed)
     }
+}
+
+/// How a busy time shows that it can't be true (kernels whose `io_ticks` run away).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Runaway {
+    beyond_uptime: bool,
+    beyond_window: bool,
+}
+
+/// A jiffy a burst, and older kernels more, is added to what was (block/blk-core.c).
+fn is_beyond(busy_ms: u64, time: Seconds) -> bool {
+    busy_ms as f64 > time.0 * 1100.0 + 20.0
 }
 
 #[derive(Debug)]
@@ -62,6 +76,8 @@ pub(super) struct Track {
     totals_ms: [u64; 4],
     window: Option<Window>,
     window_age: u32,
+    /// The busy counter is beyond the host's time, or grew beyond the last window's.
+    runaway: Runaway,
     pub(super) busy: Arc<Histogram>,
     pub(super) queue: Arc<Histogram>,
     pub(super) busy_above: Seconds,
@@ -86,6 +102,7 @@ impl Track {
             totals_ms: [0; 4],
             window: None,
             window_age: 0,
+            runaway: Runaway::default(),
             busy: Arc::new(Histogram::new(BUSY_BOUNDS)),
             queue: Arc::new(Histogram::new(QUEUE_BOUNDS)),
             busy_above: Seconds(0.0),
@@ -131,10 +148,24 @@ impl Track {
             self.skip();
             return Taken::Counted(0);
         }
+        self.runaway.beyond_window = is_beyond(grown32(before.1.busy_ms, now.busy_ms), elapsed);
         self.observe(load);
-        // A jiffy a burst, and older kernels more, is added to what was (block/blk-core.c).
-        let busy_ms = grown32(before.1.busy_ms, now.busy_ms) as f64;
-        Taken::Counted(u64::from(busy_ms > elapsed.0 * 1100.0 + 20.0))
+        Taken::Counted(u64::from(self.runaway.beyond_window))
+    }
+
+    /// Holds the counter of busy time against the time for which the host is up.
+    pub(super) fn compare_with(&mut self, uptime: Option<Seconds>) {
+        self.runaway.beyond_uptime =
+            uptime.is_some_and(|uptime| is_beyond(self.counters.busy_ms, uptime));
+    }
+
+    pub(super) fn is_unreliable(&self) -> bool {
+        self.runaway.beyond_uptime || self.runaway.beyond_window
+    }
+
+    /// The busy time is wrong as a whole, and not in a window alone.
+    pub(super) fn is_runaway(&self) -> bool {
+        self.runaway.beyond_uptime
     }
 
     /// A tick went by without a window.
@@ -146,12 +177,15 @@ impl Track {
         if load.completed > 0 {
             self.used_at = self.at;
         }
-        let busy = self.times().map(|_| load.busy);
-        self.window = Some(Window { load, busy });
+        let timed = self.times().is_some();
+        let busy = (timed && !self.is_runaway()).then_some(load.busy);
+        self.window = Some(Window { load, busy, timed });
         self.window_age = 0;
+        if timed {
+            Arc::make_mut(&mut self.queue).observe(load.queue, 1);
+        }
         let Some(busy) = busy else { return };
         Arc::make_mut(&mut self.busy).observe(busy.0, 1);
-        Arc::make_mut(&mut self.queue).observe(load.queue, 1);
         if busy.0 >= BUSY_THRESHOLD {
             self.busy_above.0 += load.window.0;
         }

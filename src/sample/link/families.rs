@@ -141,6 +141,20 @@ static CAPACITY_KNOWN: Desc = Desc::gauge(
     "1 when the line rate is known; 0: utilization is absent until links.NAME.rate is set.",
     "links.NAME.rate, /sys/class/net/*/speed, bonding",
 );
+static ALLOWANCE: Desc = Desc::counter(
+    "loadline_nic_allowance_exceeded_total",
+    &["device", "allowance"],
+    "Packets that the cloud held back or dropped because the instance had used up this allowance; \
+     only where the card's driver tells (ENA), asked once a minute.",
+    "ethtool statistics *_allowance_exceeded",
+);
+static BUSIEST_MEMBER: Desc = Desc::gauge(
+    "loadline_nic_busiest_member_utilization_ratio",
+    DEVICE,
+    "Utilization of the fullest line of a bond, in its fuller direction: few flows can fill one while \
+     the bond has room.",
+    WIRE,
+);
 static INFO: Desc = Desc::gauge(
     "loadline_nic_info",
     &["device", "class", "bond", "duplex"],
@@ -171,7 +185,7 @@ static TRANSMIT_DESCS: [&Desc; 11] = all_of!(TRANSMIT);
 
 /// Every family of this sampler.
 pub(super) static DESCS: &[&Desc] = &{
-    let mut all = [&INFO; 26];
+    let mut all = [&INFO; 28];
     let mut at = 0;
     while at < 11 {
         all[at] = RECEIVE_DESCS[at];
@@ -181,6 +195,8 @@ pub(super) static DESCS: &[&Desc] = &{
     all[22] = &MISSED;
     all[23] = &CAPACITY;
     all[24] = &CAPACITY_KNOWN;
+    all[25] = &ALLOWANCE;
+    all[26] = &BUSIEST_MEMBER;
     all
 };
 
@@ -202,9 +218,18 @@ pub(super) fn push(track: &Track, counters: &LinkCounters, out: &mut Reading) {
     push_some(points, &CAPACITY, &[device], facts.capacity.map(|c| c.transmit.0));
     let known = f64::from(u8::from(facts.capacity.is_some()));
     points.push(Point::number(&CAPACITY_KNOWN, &[device], known));
+    for (allowance, packets) in &facts.allowances {
+        let labels = [device, &Label::from(allowance.as_str())];
+        points.push(Point::number(&ALLOWANCE, &labels, *packets as f64));
+    }
     let class: Label = track.class.label().into();
     let (bond, duplex): (Label, Label) = (facts.bond.as_str().into(), facts.duplex.as_str().into());
     points.push(Point::number(&INFO, &[device, &class, &bond, &duplex], 1.0));
+}
+
+/// How full the fullest member of `bond` is.
+pub(super) fn busiest_member(bond: &Track, share: Ratio) -> Point {
+    Point::number(&BUSIEST_MEMBER, &[&bond.name], share.0)
 }
 
 fn push_counters(

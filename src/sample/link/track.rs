@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::base::clock::Moment;
+use crate::base::fault::Fault;
 use crate::base::stats::Histogram;
 use crate::base::units::{Ratio, Seconds};
 use crate::base::window::{Held, Latch, Span};
@@ -83,6 +84,8 @@ pub(super) struct Track {
     pub(super) receive: Option<Ceiling>,
     pub(super) transmit: Option<Ceiling>,
     pub(super) facts: Option<LinkFacts>,
+    /// Why they could not be asked for the last time.
+    pub(super) refusal: Option<Fault>,
     pub(super) asked_at: Option<Moment>,
     /// When it was last in the file.
     pub(super) seen: Moment,
@@ -140,6 +143,7 @@ impl Track {
             receive: None,
             transmit: None,
             facts: None,
+            refusal: None,
             asked_at: None,
             seen: Moment::default(),
             absences: 0,

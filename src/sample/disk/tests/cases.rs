@@ -12,6 +12,71 @@ macro_rules! case {
 
 
 #[test]
+fn case_013_a_busy_time_beyond_the_uptime_is_unreliable_and_no_fullness() {
+    let case = case!("013-io-ticks-runaway.input");
+    let filter = Filter { include: vec!["*".into()], exclude: Vec::new() };
+    let mut lab = Lab::with(SampleSettings { disk_filter: filter, ..SampleSettings::default() });
+    lab.host.file("proc/uptime", "400000.00 700000.00\n");
+    let first = lab.tick(case);
+    let unreliable = |reading: &Reading, device| number(reading, "_busy_unreliable", device);
+    for (device, is) in [("sda", 1.0), ("sda1", 0.0), ("nvme0n1", 1.0)] {
+        assert_eq!(unreliable(&first, device), Some(is), "{device}");
+    }
+    assert_eq!(number(&first, "_busy_seconds_total", "sda"), Some(754_042.592), "never repaired");
+    let second = lab.tick(&case.replace("sda 497936", "sda 497956").replace(
+        " 754042592 761681044",
+        " 754043592 761681544",
+    ));
+    assert_eq!(number(&second, "_disk_busy_ratio", "sda"), None, "it would be 1 for ever");
+    assert_eq!(number(&second, "_window_busy_ratio", "sda"), None);
+    assert_eq!(number(&second, "_read_latency_seconds", "sda"), Some(0.0));
+    assert_eq!(number(&second, "_disk_busy_ratio", "sda1"), Some(0.0));
+    assert_eq!(second.conditions.disks["sda"].busy.map(|b| b.0), Some(0.0), "its queue, for the guard");
+    assert!(second.notes.iter().any(|note| note.starts_with("sda: its busy time is longer")));
+}
+
+#[test]
+fn case_028_identities_are_told() {
+    let mut lab = Lab::new();
+    lab.host.file("sys/devices/pci0/nvme/nvme0/nvme0n1/wwid", "uuid.1111\n");
+    let reading = lab.tick(&line("nvme0n1", 1, 0, 1));
+    assert_eq!(info(&reading, "nvme0n1")[7], "uuid.1111");
+}
+
+#[test]
+fn case_088_a_disk_that_cannot_be_asked_keeps_its_facts() {
+    let mut lab = Lab::new();
+    let row = line("sda", 1, 0, 1);
+    lab.tick(&row);
+    lab.host.symlink(&format!("sys/devices/{ATA}/sda/size"), "size");
+    lab.host.remove(&format!("sys/devices/{ATA}/sda/queue"));
+    let later = lab.after(Duration::from_secs(60), &row);
+    assert_eq!((info(&later, "sda")[0], later.rejected), ("hdd", 1));
+    lab.host.remove(&format!("sys/devices/{ATA}/sda/size"));
+    assert_eq!(info(&lab.after(Duration::from_secs(60), &row), "sda")[0], "unknown");
+}
+
+#[test]
+fn a_loop_over_a_file_on_no_disk_is_watched_as_a_disk_of_its_own() {
+    let mut lab = Lab::new();
+    lab.host.file("proc/self/mountinfo", "9 1 0:44 / /img rw - fuse.physics x rw\n");
+    let attributes =
+        [("size", "2048\n"), ("loop/backing_file", "/img/disk\n"), ("queue/rotational", "0\n")];
+    for (attribute, content) in attributes {
+        lab.host.file(&format!("sys/devices/virtual/block/loop0/{attribute}"), content);
+    }
+    let reading = lab.tick(&line("loop0", 3, 1, 5));
+    assert_eq!(reading.conditions.disks["loop0"].in_flight, 1);
+    assert_eq!(info(&reading, "loop0")[..2], ["unknown", "unknown"]);
+    let leaves = reading.points.iter().filter(|p| p.desc.name == "loadline_disk_leaf_info");
+    assert_eq!(leaves.count(), 0, "it is not a part of itself");
+    let from = lab.clock.now();
+    lab.own.0.push(OwnRun { devices: vec!["loop0".into()], from, until: None });
+    let busy = lab.tick(&line("loop0", 90, 1, 500));
+    assert_eq!(number(&busy, "_probe_active_seconds_total", "loop0"), Some(1.0));
+}
+
+#[test]
 fn case_016_a_name_that_is_used_again_starts_anew() {
     let mut lab = Lab::new();
     lab.tick(case!("016-dm-name-reused-counter-drop.input-t0"));
@@ -184,6 +249,28 @@ proptest! {
                     Value::Histogram(h) => prop_assert!(h.sum().is_finite()),
                 }
             }
+        }
+    }
+
+    /// Extended beyond the kernel's 32 bits, they go on; where they start again, it is from what the
+    /// kernel says.
+    #[test]
+    fn published_times_step_back_only_to_what_the_kernel_says(
+        history in prop::collection::vec((0..3_u64, any::<u32>(), 0..2000_u32), 2..12),
+    ) {
+        let mut lab = Lab::new();
+        let (mut reads, mut ms, mut last) = (1000, 0_u32, 0.0);
+        for (kind, jump, grown) in history {
+            // A second of work, now and then another disk under the name, or a clock that dips.
+            (reads, ms) = match kind {
+                0 => (reads + 1, ms.wrapping_add(grown)),
+                1 => (u64::from(jump), jump),
+                _ => (reads + 1, ms.wrapping_sub(grown)),
+            };
+            let reading = lab.tick(&format!("8 0 sda {reads} 0 {reads} {ms} 0 0 0 0 0 {ms} {ms}\n"));
+            let Some(now) = number(&reading, "_read_time_seconds_total", "sda") else { continue };
+            prop_assert!(now >= last || now == f64::from(ms) / 1000.0, "{last} to {now}");
+            last = now;
         }
     }
 }

@@ -5,7 +5,7 @@ use crate::base::units::{Rate, Ratio};
 use crate::config::settings::LinkSettings;
 
 #[test]
-fn each_direction_is_measured_against_the_line_by_itself() {
+fn case_045_each_direction_is_measured_against_the_line_by_itself() {
     // Case 045: 40 Gbit/s, 4.9e9 bytes each way in a second.
     let mut rig = with("40000");
     dev(&rig, line("eth0", 4_900_001_000, 4_900_001_000));
@@ -46,6 +46,43 @@ fn an_unknown_speed_is_a_note_and_never_a_utilization() {
         assert_eq!(rig.out.notes, [note]);
         assert_eq!(rig.out.resources[0].facts, "speed unknown");
     }
+}
+
+#[test]
+fn case_088_a_speed_that_cannot_be_asked_for_keeps_its_last_value() {
+    let capacity = "loadline_nic_capacity_bytes_per_second";
+    let mut rig = with("1000");
+    rig.host.remove("sys/class/net/eth0/speed");
+    rig.host.symlink("sys/class/net/eth0/speed", "speed");
+    rig.clock.advance(Duration::from_secs(60));
+    rig.tick();
+    assert_eq!((rig.value(capacity), rig.out.rejected), (Some(125e6), 1));
+    assert!(rig.out.notes[0].starts_with("eth0: its facts can't be read"), "{:?}", rig.out.notes);
+    rig.host.remove("sys/class/net/eth0/speed");
+    rig.clock.advance(Duration::from_secs(60));
+    rig.tick();
+    assert_eq!(rig.value(capacity), None, "no answer is an answer");
+    assert_eq!(rig.out.notes, ["eth0: speed unknown, link alert off: set `links.eth0.rate`"]);
+}
+
+#[test]
+fn a_bond_tells_of_its_busiest_member() {
+    let mut rig = Rig::new(|rig| {
+        for name in ["eth0", "eth1"] {
+            nic(rig, name, "1000");
+            rig.host.symlink(&format!("sys/class/net/{name}/master"), "../bond0");
+        }
+        rig.host.file("sys/class/net/bond0/bonding/slaves", "eth0 eth1\n");
+        rig.host.file("sys/class/net/bond0/bonding/mode", "balance-xor 2\n");
+    });
+    dev(&rig, ["eth0", "eth1", "bond0"].map(|name| line(name, 0, 0)).concat());
+    open(&mut rig);
+    rig.tick();
+    let text = [line("eth0", 100_000_000, 0), line("eth1", 0, 5), line("bond0", 100_000_000, 5)];
+    dev(&rig, text.concat());
+    rig.tick();
+    assert_eq!(rig.value_of(RECEIVE_SHARE, "bond0"), Some(0.4));
+    assert_eq!(rig.value("loadline_nic_busiest_member_utilization_ratio"), Some(0.8));
 }
 
 #[test]
@@ -108,7 +145,7 @@ fn a_changed_speed_is_seen_with_its_carrier_and_after_a_minute() {
 }
 
 #[test]
-fn a_speed_that_never_answers_delays_no_counter() {
+fn case_046_a_speed_that_never_answers_delays_no_counter() {
     let mut rig = Rig::new(|rig| {
         nic(rig, "eth0", "1000");
         rig.host.remove("sys/class/net/eth0/speed");

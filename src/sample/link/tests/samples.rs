@@ -5,7 +5,7 @@ use crate::base::clock::Clock;
 use crate::model::outcome::{OwnRun, OwnRuns};
 
 #[test]
-fn a_driver_that_shows_zero_for_a_tick_makes_no_spike() {
+fn case_041_a_driver_that_shows_zero_for_a_tick_makes_no_spike() {
     let mut rig = Rig::new(|rig| {
         nic(rig, "eth0", "10000");
         dev(rig, case!("041-netdev-transient-zero.input-t0"));
@@ -37,7 +37,7 @@ fn zeros_that_stay_are_a_reset() {
 }
 
 #[test]
-fn a_link_made_anew_under_its_name_starts_anew() {
+fn case_040_a_link_made_anew_under_its_name_starts_anew() {
     let mut rig = Rig::new(|rig| {
         nic(rig, "eth0", "10000");
         nic(rig, "wwan0", "100");
@@ -63,7 +63,7 @@ fn another_interface_with_higher_counters_makes_no_window() {
 }
 
 #[test]
-fn a_counter_below_zero_costs_its_direction_only() {
+fn case_052_a_counter_below_zero_costs_its_direction_only() {
     let mut rig = with("1000");
     let broken = "eth0: 18446743984687580690 0 0 0 0 0 0 0 3400 0 0 0 0 0 0 0\n";
     dev(&rig, broken);

@@ -5,7 +5,7 @@ use super::*;
 use crate::base::fault::FaultKind;
 
 #[test]
-fn a_host_of_stacks_is_counted_once() {
+fn case_042_a_host_of_stacks_is_counted_once() {
     let mut rig = Rig::new(|rig| {
         for name in ["eth0", "eth1"] {
             nic(rig, name, "1000");
@@ -41,7 +41,7 @@ fn a_host_of_stacks_is_counted_once() {
 }
 
 #[test]
-fn a_flood_of_pods_has_no_series() {
+fn case_050_a_flood_of_pods_has_no_series() {
     let mut rig = Rig::new(|rig| {
         nic(rig, "eth0", "1000");
         dev(rig, case!("050-veth-flood-cardinality.input"));
@@ -109,7 +109,7 @@ fn a_hidden_network_is_a_fault() {
 }
 
 #[test]
-fn a_foreign_procfs_without_its_first_process_says_whose_network_is_shown() {
+fn case_048_a_foreign_procfs_without_its_first_process_says_whose_network_is_shown() {
     let mut rig = Rig::new(|rig| {
         rig.host.file("proc/net/dev", line("eth0", 5, 5));
     });
