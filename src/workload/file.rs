@@ -38,10 +38,16 @@ impl Handle {
     }
 
     /// Creates `name`. The kernel makes the entry before it refuses O_DIRECT (fs/namei.c), so it
-    /// is created without and opened again with it.
+    /// is created without and opened again with it. An entry that was made all the same goes.
     pub(super) fn create(dir: BorrowedFd<'_>, name: &str) -> io::Result<Self> {
         let new = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
-        let plain = fs::openat(dir, name, new | OFlags::CLOEXEC | OFlags::NOFOLLOW, MODE)?;
+        let plain = fs::openat(dir, name, new | OFlags::CLOEXEC | OFlags::NOFOLLOW, MODE);
+        let plain = plain.inspect_err(|errno| {
+            // EEXIST alone says that it was there before, and somebody else's.
+            if *errno != Errno::EXIST {
+                let _ = fs::unlinkat(dir, name, AtFlags::empty());
+            }
+        })?;
         let same = |a: &fs::Stat, b: &fs::Stat| (a.st_dev, a.st_ino) == (b.st_dev, b.st_ino);
         match Self::open(dir, name, OFlags::RDWR) {
             Ok(again) if same(&fs::fstat(&again.fd)?, &fs::fstat(&plain)?) => Ok(again),
