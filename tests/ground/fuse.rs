@@ -19,6 +19,8 @@ use tempfile::TempDir;
 const ROOT: u64 = 1;
 const TTL: Duration = Duration::ZERO;
 const BLOCK: u32 = 4096;
+/// As the kernel has it (asm-generic/fcntl.h); that of rustix means O_SYNC.
+const O_DSYNC: i32 = 0o10000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Call {
@@ -81,9 +83,9 @@ impl Tree {
         self.nodes.iter().find(|(_, node)| is(node)).map(|(ino, _)| *ino)
     }
 
-    fn make(&mut self, parent: INodeNo, name: &OsStr, kind: FileType, mode: u32) -> FileAttr {
+    fn make(&mut self, at: (INodeNo, &OsStr), kind: FileType, mode: u32) -> FileAttr {
         self.last += 1;
-        let (parent, name) = (parent.0, name.to_owned());
+        let (parent, name) = (at.0.0, at.1.to_owned());
         let node = Node { parent, name, kind, mode, links: 1, data: Vec::new() };
         self.nodes.insert(self.last, node);
         self.attr(self.last).unwrap()
@@ -237,7 +239,7 @@ impl Filesystem for Memory {
         reply: ReplyEntry,
     ) {
         let mut tree = self.tree.lock().unwrap();
-        let attr = tree.make(parent, name, FileType::Directory, mode);
+        let attr = tree.make((parent, name), FileType::Directory, mode);
         reply.entry(&TTL, &attr, Generation(0));
     }
 
@@ -266,7 +268,7 @@ impl Filesystem for Memory {
         reply: ReplyCreate,
     ) {
         // As the kernel's own order is: the entry is there before the open is refused.
-        let attr = self.tree.lock().unwrap().make(parent, name, FileType::RegularFile, mode);
+        let attr = self.tree.lock().unwrap().make((parent, name), FileType::RegularFile, mode);
         match self.opened(flags) {
             Ok(()) => {
                 let flags = FopenFlags::empty();
@@ -312,7 +314,7 @@ impl Filesystem for Memory {
         _: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        if OFlags::from_bits_retain(flags.0 as u32).contains(OFlags::DSYNC) {
+        if flags.0 & O_DSYNC != 0 {
             let _ = self.make(Call::Commit);
         }
         match self.put(ino, offset, data) {

@@ -32,7 +32,9 @@ use libtest_mimic::Arguments;
 pub use promise::Promise;
 
 fn main() {
-    let arguments = Arguments::from_args();
+    let mut arguments = Arguments::from_args();
+    // Most of the time of a test is a disk's.
+    arguments.test_threads.get_or_insert(4);
     let promises = [
         together::PROMISES,
         systems::PROMISES,

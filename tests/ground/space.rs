@@ -1,30 +1,21 @@
 //! No room: space, quota and inodes, seen before or met midway. The target is skipped, left as it
 //! was, and never filled.
 
-use std::os::unix::fs::PermissionsExt;
-use std::process::Command;
-
 use fuser::Errno;
 use loadline::model::job::Task;
 use loadline::model::outcome::{Reply, Skip};
 
 use crate::Promise;
 use crate::fuse::{Call, Faults, Fuse};
-use crate::harness::{BINARY, must};
+use crate::harness::must;
 use crate::volume::{Disk, Volume, below};
-use crate::worker::{Worker, laid_out, lay_out, leg, skip, unnamed, work};
+use crate::worker::{laid_out, lay_out, leg, skip, unnamed, work};
 
 pub const PROMISES: &[Promise] = &[
     Promise::new("case_096_a_disk_that_fills_up_midway_is_full_and_has_no_result", fills_up)
         .root()
         .needs(&["fusermount3"]),
-    Promise::new("a_users_quota_is_full_and_nothing_is_left", quota).root().needs(&[
-        "losetup",
-        "mkfs.ext4",
-        "setquota",
-        "setpriv",
-    ]),
-    Promise::new("a_quota_that_binds_root_is_full_and_nothing_is_left", group_quota)
+    Promise::new("a_subvolumes_quota_is_full_and_nothing_is_left", subvolume_quota)
         .root()
         .needs(&["losetup", "mkfs.btrfs", "btrfs"]),
     Promise::new("the_last_inodes_are_left_to_others", inodes)
@@ -60,40 +51,12 @@ fn fills_up() {
     is_full(work(Task::Run(run)), &["write at offset", "No space left on device"]);
 }
 
-/// Nobody, without the right to pass over a quota.
-fn as_nobody() -> Command {
-    let mut command = Command::new("setpriv");
-    command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all", BINARY]);
-    command
-}
-
-fn quota() {
-    let mkfs = ["mkfs.ext4", "-q", "-F", "-O", "quota", "-E", "quotatype=usrquota"];
-    let Some(volume) = Volume::if_mountable(Disk::new(64, &[]), &mkfs, "usrquota") else {
-        return println!("skipped: this kernel has no quotas on ext4");
-    };
-    let path = volume.path();
-    let mode = std::fs::Permissions::from_mode(0o777);
-    std::fs::set_permissions(path, mode).unwrap();
-    must("setquota", &["-u", "65534", "0", "4096", "0", "0", &path.display().to_string()]);
-    let able = as_nobody().arg("--version").output().is_ok_and(|out| out.status.success());
-    if !able {
-        return println!("skipped: nobody may not run {BINARY}");
-    }
-    for task in [lay_out(path), Task::Run(unnamed(path, leg(0.5)))] {
-        let reply = Worker::start(as_nobody(), task).listen(|_, _| {});
-        is_full(reply, &["quota exceeded", "MiB of 8 MiB"]);
-        assert_eq!(below(path).iter().filter(|n| n.starts_with(".loadline")).count(), 0);
-    }
-}
-
-fn group_quota() {
+fn subvolume_quota() {
     let volume = Volume::btrfs();
     let path = volume.path().display().to_string();
     must("btrfs", &["quota", "enable", &path]);
     must("btrfs", &["qgroup", "limit", "5M", &path]);
     for task in [lay_out(volume.path()), Task::Run(unnamed(volume.path(), leg(0.5)))] {
-        // Once direct writes are over the limit btrfs says ENOSPC where buffered ones get EDQUOT.
         is_full(work(task), &["of 8 MiB"]);
         assert_eq!(below(volume.path()), [] as [&str; 0]);
     }

@@ -50,15 +50,10 @@ pub struct Mounted {
 impl Mounted {
     /// `mount` with these arguments, and the directory as the last.
     pub fn new(arguments: &[&str]) -> Self {
-        let mounted = Self::if_mountable(arguments);
-        mounted.unwrap_or_else(|| panic!("mount {arguments:?}"))
-    }
-
-    fn if_mountable(arguments: &[&str]) -> Option<Self> {
         let dir = disk_dir();
         let path = dir.path().to_path_buf();
-        let output = Command::new("mount").args(arguments).arg(&path).output().unwrap();
-        output.status.success().then(|| Self { path, _dir: dir })
+        must("mount", &[arguments, &[&path.display().to_string()]].concat());
+        Self { path, _dir: dir }
     }
 }
 
@@ -79,13 +74,6 @@ impl Volume {
         must(mkfs[0], &[&mkfs[1..], &[&disk.device]].concat());
         let mounted = Mounted::new(&["-o", options, &disk.device]);
         Self { mounted, disk }
-    }
-
-    /// `None` where this kernel doesn't mount it so.
-    pub fn if_mountable(disk: Disk, mkfs: &[&str], options: &str) -> Option<Self> {
-        must(mkfs[0], &[&mkfs[1..], &[&disk.device]].concat());
-        let mounted = Mounted::if_mountable(&["-o", options, &disk.device])?;
-        Some(Self { mounted, disk })
     }
 
     pub fn ext4(mib: u64) -> Self {
