@@ -14,7 +14,7 @@ use rustix::fs::FallocateFlags;
 
 use crate::Promise;
 use crate::fuse::{Faults, Fuse};
-use crate::harness::{BINARY, disk_dir, until};
+use crate::harness::{BINARY, Setup, disk_dir, until};
 use crate::volume::{Volume, below};
 use crate::worker::{
     FILE, fault, give_back, in_ballast, in_directory, laid_out, lay_out, leg, measured, work,
@@ -24,6 +24,9 @@ pub const PROMISES: &[Promise] = &[
     Promise::new("case_100_the_ballast_is_written_once_of_blocks_that_nothing_shrinks", unique),
     Promise::new("a_ballast_with_holes_or_unwritten_extents_is_none", holes),
     Promise::new("what_is_given_back_reaches_the_disk_below", discarded)
+        .root()
+        .needs(&["losetup", "mkfs.ext4"]),
+    Promise::new("under_the_reserve_the_ballast_is_given_back", under_reserve)
         .root()
         .needs(&["losetup", "mkfs.ext4"]),
     Promise::new("case_097_killed_at_any_moment_a_run_by_hand_leaves_no_name", killed)
@@ -93,6 +96,24 @@ fn discarded() {
     let after = used();
     assert!(full - after >= FILE.0 / 100 * 95, "{full} bytes before, {after} after");
     assert_eq!(below(volume.path()), [] as [&str; 0]);
+}
+
+fn under_reserve() {
+    let volume = Volume::ext4(128);
+    let path = volume.path().display();
+    let with = |reserve| {
+        format!(
+            "guard: {{reserve: {reserve}}}\n\
+             targets: [{{name: t, path: {path}, ballast: 64MiB, writes: true}}]\n\
+             probes: [{{name: p, kind: latency, target: t, every: 10s}}]\n"
+        )
+    };
+    laid_out(volume.path());
+    let daemon = Setup::config(with("100MiB")).start();
+    until("the ballast to be given back", || below(volume.path()).is_empty().then_some(()));
+    let full = &["probe=\"p\"", "reason=\"full\""];
+    daemon.until_metric("loadline_probe_skips_total", full, |n| n >= 1.0);
+    assert_eq!(below(volume.path()), [] as [&str; 0], "and it is not laid out again");
 }
 
 fn children(pid: u32) -> Vec<i32> {
