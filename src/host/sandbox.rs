@@ -99,7 +99,8 @@ mod tests {
                 assert_eq!(write(&device).unwrap_err().kind(), refused);
                 assert_eq!(write(&other).unwrap_err().kind(), refused);
                 assert_eq!(std::fs::File::open(&other).unwrap_err().kind(), refused);
-                assert_eq!(std::fs::read_to_string(&device).unwrap(), "precious");
+                let device = std::fs::File::open(&device).unwrap();
+                assert_eq!(std::io::read_to_string(device).unwrap(), "precious");
                 std::fs::write(own.join("ballast"), "blocks").unwrap();
                 true
             });
