@@ -69,7 +69,7 @@ impl FaultKind {
         match self {
             FaultKind::Missing => "check the path, and that it is mounted where loadline runs",
             FaultKind::Denied => {
-                "give loadline's user the right, or drop this from the configuration"
+                "give loadline's user the right, mount it writable, or drop it from the configuration"
             }
             FaultKind::Malformed => "report the input: it is skipped until then",
             FaultKind::TimedOut => "the target is slow or stuck: look at it, and at its network",
@@ -121,6 +121,7 @@ fn kind_of(error: &std::io::Error) -> FaultKind {
             std::io::ErrorKind::PermissionDenied => FaultKind::Denied,
             std::io::ErrorKind::TimedOut => FaultKind::TimedOut,
             std::io::ErrorKind::InvalidData => FaultKind::Malformed,
+            std::io::ErrorKind::Unsupported => FaultKind::Unsupported,
             _ => FaultKind::Io,
         };
     };
@@ -135,7 +136,7 @@ fn kind_of(error: &std::io::Error) -> FaultKind {
         Errno::NOSPC | Errno::DQUOT => FaultKind::Full,
         Errno::TIMEDOUT => FaultKind::TimedOut,
         Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL => FaultKind::Unsupported,
-        Errno::BUSY | Errno::WOULDBLOCK | Errno::ADDRINUSE => FaultKind::Refused,
+        Errno::BUSY | Errno::WOULDBLOCK | Errno::ADDRINUSE | Errno::EXIST => FaultKind::Refused,
         _ => FaultKind::Io,
     }
 }
@@ -164,5 +165,7 @@ mod tests {
         assert_eq!(of(rustix::io::Errno::MFILE), FaultKind::Denied);
         assert_eq!(of(rustix::io::Errno::IO), FaultKind::Io);
         assert_eq!(of(rustix::io::Errno::NODEV), FaultKind::Missing);
+        let own = std::io::Error::new(std::io::ErrorKind::Unsupported, "no such thing here");
+        assert_eq!(Fault::os("/x", &own).kind, FaultKind::Unsupported);
     }
 }

@@ -312,7 +312,7 @@ fn print(ended: Ended, format: Format, out: &mut dyn Write) -> Result<(), Failur
             (partial, Some(format!("{fault}\n{}", fault.kind.advice())))
         }
         Outcome::Skipped { skip, text, partial } => {
-            (partial, Some(format!("{}: {text}", skip.label())))
+            (partial, Some(format!("{}: {text}\n{}", skip.label(), skip.advice())))
         }
         Outcome::Hung { text } => (None, Some(text)),
     };

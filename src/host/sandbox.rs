@@ -74,6 +74,43 @@ fn deny_list() -> Option<BpfProgram> {
 mod tests {
     use super::*;
 
+    /// On a thread of its own: Landlock holds for that alone, the rest of `confine` would not.
+    #[test]
+    fn what_is_only_read_can_not_be_opened_for_writing_by_any_code() {
+        let dir = tempfile::tempdir().unwrap();
+        let [device, other] = ["device", "other"].map(|name| dir.path().join(name));
+        let own = dir.path().join("own");
+        std::fs::create_dir(&own).unwrap();
+        for path in [&device, &other] {
+            std::fs::write(path, "precious").unwrap();
+        }
+        let needs = Needs {
+            write_below: vec![own.clone()],
+            read_below: vec![device.clone()],
+            polite: false,
+        };
+        let holds = std::thread::scope(|scope| {
+            let confined = scope.spawn(|| {
+                if !restrict_paths(&needs).unwrap_or(false) {
+                    return false;
+                }
+                let write = |path: &PathBuf| std::fs::File::options().write(true).open(path);
+                let refused = std::io::ErrorKind::PermissionDenied;
+                assert_eq!(write(&device).unwrap_err().kind(), refused);
+                assert_eq!(write(&other).unwrap_err().kind(), refused);
+                assert_eq!(std::fs::File::open(&other).unwrap_err().kind(), refused);
+                let device = std::fs::File::open(&device).unwrap();
+                assert_eq!(std::io::read_to_string(device).unwrap(), "precious");
+                std::fs::write(own.join("ballast"), "blocks").unwrap();
+                true
+            });
+            confined.join().unwrap()
+        });
+        if !holds {
+            println!("skipped: this kernel has no Landlock, or not enough of it");
+        }
+    }
+
     #[test]
     fn the_deny_list_compiles_for_this_machine() {
         assert!(deny_list().is_some_and(|program| program.len() > sys::forbidden_calls().len()));

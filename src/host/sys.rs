@@ -49,10 +49,20 @@ struct Fiemap {
 
 const FS_IOC_FIEMAP: ioctl::Opcode = ioctl::opcode::read_write::<FiemapHeader>(b'f', 11);
 
-/// Bytes of the first `length` of a file that lie in written extents: not in holes, not in extents
-/// that read as zeros without the disk. `None` where the file system can't say.
-pub fn written_bytes(file: BorrowedFd<'_>, length: u64) -> io::Result<Option<u64>> {
-    let (mut from, mut written) = (0, 0);
+/// One stretch of a file as it lies on its file system, all in bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Extent {
+    pub logical: u64,
+    /// In the file system's own space.
+    pub physical: u64,
+    pub length: u64,
+    /// It was written: it doesn't read as zeros without the disk.
+    pub has_data: bool,
+}
+
+/// Extents of the first `length` bytes of a file. `None` where the file system can't say.
+pub fn extents(file: BorrowedFd<'_>, length: u64) -> io::Result<Option<Vec<Extent>>> {
+    let (mut from, mut all) = (0, Vec::new());
     while from < length {
         let mut map = Fiemap {
             header: FiemapHeader {
@@ -75,24 +85,59 @@ pub fn written_bytes(file: BorrowedFd<'_>, length: u64) -> io::Result<Option<u64
             Err(errno) => return Err(errno.into()),
         }
         let count = (map.header.mapped_extents as usize).min(EXTENTS_PER_CALL);
-        let Some(extents) = map.extents.get(..count).filter(|e| !e.is_empty()) else { break };
-        let mut end = from;
-        for extent in extents {
-            let stop = extent.logical.saturating_add(extent.length).min(length);
-            if extent.flags & FIEMAP_EXTENT_NO_DATA == 0 {
-                written += stop.saturating_sub(extent.logical.max(end));
-            }
-            end = end.max(stop);
-            if extent.flags & FIEMAP_EXTENT_LAST != 0 {
-                return Ok(Some(written));
-            }
-        }
+        let found = map.extents.get(..count).unwrap_or_default();
+        all.extend(found.iter().map(|extent| Extent {
+            logical: extent.logical,
+            physical: extent.physical,
+            length: extent.length,
+            has_data: extent.flags & FIEMAP_EXTENT_NO_DATA == 0,
+        }));
+        let last = found.last().filter(|last| last.flags & FIEMAP_EXTENT_LAST == 0);
+        let end = last.map_or(0, |last| last.logical.saturating_add(last.length));
         if end <= from {
             break;
         }
         from = end;
     }
+    Ok(Some(all))
+}
+
+/// Bytes of the first `length` of a file that lie in written extents. `None` where the file system
+/// can't say.
+pub fn written_bytes(file: BorrowedFd<'_>, length: u64) -> io::Result<Option<u64>> {
+    let Some(extents) = extents(file, length)? else { return Ok(None) };
+    let (mut end, mut written) = (0, 0);
+    for extent in extents {
+        let stop = extent.logical.saturating_add(extent.length).min(length);
+        if extent.has_data {
+            written += stop.saturating_sub(extent.logical.max(end));
+        }
+        end = end.max(stop);
+    }
     Ok(Some(written))
+}
+
+/// `struct fstrim_range` of linux/fs.h.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct TrimRange {
+    start: u64,
+    length: u64,
+    least: u64,
+}
+
+const FITRIM: ioctl::Opcode = ioctl::opcode::read_write::<TrimRange>(b'X', 121);
+
+/// Discards what is free between `start` and `start + length` of the file system that `file` lies
+/// on; what is in use there stays as it is.
+///
+/// # Errors
+/// EPERM without CAP_SYS_ADMIN; EOPNOTSUPP where the device discards nothing.
+pub fn discard_free(file: BorrowedFd<'_>, start: u64, length: u64) -> io::Result<()> {
+    let mut range = TrimRange { start, length, least: 0 };
+    // SAFETY: the kernel reads and writes the three numbers of `fstrim_range`, as `range` has them.
+    unsafe { ioctl::ioctl(file, ioctl::Updater::<FITRIM, TrimRange>::new(&mut range)) }?;
+    Ok(())
 }
 
 // ---- network interfaces ---------------------------------------------------------------------

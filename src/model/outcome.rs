@@ -75,6 +75,20 @@ impl Skip {
             Skip::Stopped => "stopped",
         }
     }
+
+    /// What a person can do about it; empty where nothing is wanted.
+    pub fn advice(self) -> &'static str {
+        match self {
+            Skip::Full => FaultKind::Full.advice(),
+            Skip::ReadOnly => FaultKind::Denied.advice(),
+            Skip::Hung => FaultKind::Hung.advice(),
+            Skip::Locked => FaultKind::Refused.advice(),
+            Skip::Busy => "wait for a quiet moment: beside other work no number would be true",
+            Skip::Budget => "wait until tomorrow, or raise the target's budget",
+            Skip::Asleep => "set wake: true where the disk may be woken",
+            Skip::Battery | Skip::Hours | Skip::Off | Skip::Stopped => "",
+        }
+    }
 }
 
 /// One execution's end.

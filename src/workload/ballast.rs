@@ -13,32 +13,24 @@ use rustix::io::{self, Errno};
 use super::file::Handle;
 use super::ground::Held;
 use super::layout::{TRAILER_BYTES, is_filled, read_trailer, rounded, write_whole};
+use super::own::{existing_directory, find, is_own, own_directory, remove, sweep, write_tag};
 use super::{Halt, Watch};
 use crate::base::fault::{Fault, FaultKind};
 use crate::base::units::Bytes;
+use crate::host::sys;
 
 pub use super::layout::Layout;
+pub use super::own::{DIRECTORY, NAME};
 
-/// Directory in a target that holds the ballast, and nothing else.
-pub const DIRECTORY: &str = ".loadline";
-/// The declared file, within [`DIRECTORY`].
-pub const NAME: &str = "ballast";
-const TAG: &str = "CACHEDIR.TAG";
-/// <https://bford.info/cachedir/>: backups leave the directory out.
-const TAG_TEXT: &[u8] = b"Signature: 8a477f597d28d172789f06886806bc55\n\
-# The file beside this one is written and read by loadline to measure this disk.\n\
-# `loadline clean` removes it.\n";
 /// Name that an unnamed file has for an instant where file systems know none.
 const UNNAMED: &str = ".loadline-unnamed";
 
-/// A file that was written whole.
+/// A file that was written whole: no hole and no unwritten extent, as far as the file system tells.
 #[derive(Debug)]
 pub(super) struct Whole {
     pub(super) file: Handle,
     pub(super) name: String,
     pub(super) bytes: Bytes,
-    /// No hole and no unwritten extent, as far as the file system tells.
-    pub(super) prefilled: bool,
 }
 
 /// Lays the ballast file out, unless it is there, whole and of this size. Returns bytes written.
@@ -48,31 +40,45 @@ pub(super) struct Whole {
 /// left then), `Refused` where somebody else's file is in its place.
 pub fn lay_out(held: &Held, layout: &Layout, watch: &dyn Watch) -> Result<Bytes, Halt> {
     let size = layout.size()?;
-    let dir = own_directory(held, true)?;
-    match find(held, &dir, OFlags::RDONLY)? {
-        Some(Found { file, whole: Some(bytes) }) if bytes == size && is_filled(&file, size) => {
+    if let Some(dir) = existing_directory(held)?
+        && let Some(found) = find(held, &dir, OFlags::RDONLY)?
+    {
+        if found.whole(held)? == Some(size) && is_filled(&found.file, size) {
             return Ok(Bytes(0));
         }
-        Some(_) => remove(held, &dir, NAME)?,
-        None => {}
+        remove(held, &dir, NAME)?;
     }
-    held.has_room(Bytes(size + TRAILER_BYTES), layout.reserve)?;
+    let room = held.has_room(Bytes(size + TRAILER_BYTES), layout.reserve);
+    let laid_out = room.and_then(|()| lay_out_anew(held, layout, watch));
+    if laid_out.is_err() {
+        // The fault that came first is the one to tell.
+        let _ = sweep(held);
+    }
+    laid_out.map(|()| Bytes(size + TRAILER_BYTES))
+}
+
+fn lay_out_anew(held: &Held, layout: &Layout, watch: &dyn Watch) -> Result<(), Halt> {
+    let dir = own_directory(held, true)?;
     write_tag(held, &dir)?;
-    let name = held.path(&format!("{DIRECTORY}/{NAME}"));
+    let place = format!("{DIRECTORY}/{NAME}");
+    let name = held.path(&place);
+    let fault = |errno| held.fault(&place, errno);
     if let Some(mut file) = unnamed_in(&dir) {
         write_whole(&mut file, &name, layout, watch)?;
         if link(&file, &dir).is_ok() {
-            fs::fsync(&dir).map_err(|errno| Fault::os(&name, &errno.into()))?;
-            return Ok(Bytes(size + TRAILER_BYTES));
+            return Ok(fs::fsync(&dir).map_err(fault)?);
         }
     }
-    let mut file = Handle::create(dir.as_fd(), NAME).map_err(|e| Fault::os(&name, &e.into()))?;
+    let mut file = Handle::create(dir.as_fd(), NAME).map_err(fault)?;
     if let Err(halt) = write_whole(&mut file, &name, layout, watch) {
         remove(held, &dir, NAME)?;
         return Err(halt);
     }
-    fs::fsync(&dir).map_err(|errno| Fault::os(&name, &errno.into()))?;
-    Ok(Bytes(size + TRAILER_BYTES))
+    fs::fsync(&dir).map_err(fault)?;
+    match fs::fstat(&file.fd).map_err(fault)?.st_nlink {
+        0 => Err(Fault::new(FaultKind::Missing, format!("{name}: removed meanwhile")).into()),
+        _ => Ok(()),
+    }
 }
 
 /// The ballast file for a run; for reading only where the run doesn't write.
@@ -86,11 +92,10 @@ pub(super) fn open(held: &Held, bytes: Bytes, writes: bool) -> Result<Whole, Hal
     let dir = own_directory(held, false)?;
     let access = if writes { OFlags::RDWR } else { OFlags::RDONLY };
     let found = find(held, &dir, access)?.ok_or_else(missing)?;
-    if found.whole != Some(size) || size == 0 {
+    if found.whole(held)? != Some(size) || size == 0 || !is_filled(&found.file, size) {
         return Err(missing().into());
     }
-    let prefilled = is_filled(&found.file, size);
-    Ok(Whole { file: found.file, name: held.path(&name), bytes: Bytes(size), prefilled })
+    Ok(Whole { file: found.file, name: held.path(&name), bytes: Bytes(size) })
 }
 
 /// A file without a name, laid out; also says how many bytes that took.
@@ -110,8 +115,7 @@ pub(super) fn unnamed(
         Err(errno) => return Err(held.fault("", errno).into()),
     };
     write_whole(&mut file, &name, layout, watch)?;
-    let prefilled = is_filled(&file, size);
-    Ok((Whole { file, name, bytes: Bytes(size), prefilled }, Bytes(size + TRAILER_BYTES)))
+    Ok((Whole { file, name, bytes: Bytes(size) }, Bytes(size + TRAILER_BYTES)))
 }
 
 /// Punches, discards and removes the ballast file and its directory. Returns bytes freed.
@@ -119,26 +123,33 @@ pub(super) fn unnamed(
 /// # Errors
 /// `Refused` where the file is somebody else's: nothing is removed then.
 pub fn give_back(held: &Held) -> Result<Bytes, Halt> {
-    let dir = match own_directory(held, false) {
-        Ok(dir) => dir,
-        Err(fault) if fault.kind == FaultKind::Missing => return Ok(Bytes(0)),
-        Err(fault) => return Err(fault.into()),
-    };
+    let Some(dir) = existing_directory(held)? else { return Ok(Bytes(0)) };
     let mut freed = 0;
     if let Some(found) = find(held, &dir, OFlags::RDWR)? {
         let stat = fs::fstat(&found.file.fd).map_err(|errno| held.fault(DIRECTORY, errno))?;
         freed = (stat.st_blocks as u64).saturating_mul(512);
-        // Punched first: a stuck worker that still has the file open would hold the space.
-        let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        let _ = fs::fallocate(&found.file.fd, punch, 0, (stat.st_size as u64).max(1));
+        punch(&found.file, (stat.st_size as u64).max(1));
         remove(held, &dir, NAME)?;
     }
-    if own_file(held, &dir, TAG).is_ok() {
-        remove(held, &dir, TAG)?;
-    }
-    // Whatever somebody else put there keeps the directory.
-    let _ = fs::unlinkat(held.dir(), DIRECTORY, AtFlags::REMOVEDIR);
+    sweep(held)?;
     Ok(Bytes(freed))
+}
+
+/// Punched before it is removed: a stuck worker that still has the file open would hold the space.
+/// What a thin or flash device keeps of it is discarded, where that is allowed. All best effort.
+fn punch(file: &Handle, length: u64) {
+    let extents = sys::extents(file.as_fd(), length);
+    let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    // Blocks are free for others, and for a discard, once the journal has said so.
+    let free = fs::fallocate(&file.fd, punch, 0, length).and_then(|()| fs::fsync(&file.fd));
+    if free.is_err() {
+        return;
+    }
+    for extent in extents.ok().flatten().into_iter().flatten() {
+        if sys::discard_free(file.as_fd(), extent.physical, extent.length).is_err() {
+            return;
+        }
+    }
 }
 
 /// Size of the whole ballast file in a directory; `None` where there is none. Takes no lock.
@@ -147,88 +158,9 @@ pub fn size(directory: &Path) -> Option<Bytes> {
     let dir = fs::open(directory.join(DIRECTORY), flags | OFlags::DIRECTORY, Mode::empty()).ok()?;
     let file = Handle::open(dir.as_fd(), NAME, flags | OFlags::NONBLOCK).ok()?;
     is_own(&fs::fstat(&file.fd).ok()?, FileType::RegularFile)
-        .then(|| read_trailer(&file))?
+        .then(|| read_trailer(&file).ok().flatten())?
+        .filter(|size| is_filled(&file, *size))
         .map(Bytes)
-}
-
-struct Found {
-    file: Handle,
-    /// Its size by its trailer; `None`: half-written.
-    whole: Option<u64>,
-}
-
-/// The ballast file as it is, half or whole; `None` where there is none.
-fn find(held: &Held, dir: &OwnedFd, access: OFlags) -> Result<Option<Found>, Fault> {
-    match own_file(held, dir, NAME) {
-        Ok(()) => {}
-        Err(fault) if fault.kind == FaultKind::Missing => return Ok(None),
-        Err(fault) => return Err(fault),
-    }
-    let place = format!("{DIRECTORY}/{NAME}");
-    let file = Handle::open(dir.as_fd(), NAME, access).map_err(|e| held.fault(&place, e))?;
-    let stat = fs::fstat(&file.fd).map_err(|errno| held.fault(&place, errno))?;
-    if !is_own(&stat, FileType::RegularFile) {
-        return Err(refused(held, &place));
-    }
-    let whole = read_trailer(&file);
-    Ok(Some(Found { file, whole }))
-}
-
-fn refused(held: &Held, place: &str) -> Fault {
-    let text = format!("{}: is there and not loadline's own: it is left alone", held.path(place));
-    Fault::new(FaultKind::Refused, text)
-}
-
-fn is_own(stat: &fs::Stat, kind: FileType) -> bool {
-    FileType::from_raw_mode(stat.st_mode) == kind
-        && stat.st_uid == rustix::process::geteuid().as_raw()
-        && (kind == FileType::Directory || stat.st_nlink <= 1)
-}
-
-/// Looks before opening: opening a pipe or a device can block or act.
-fn own_file(held: &Held, dir: &OwnedFd, name: &str) -> Result<(), Fault> {
-    let place = format!("{DIRECTORY}/{name}");
-    match fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
-        Ok(stat) if is_own(&stat, FileType::RegularFile) => Ok(()),
-        Ok(_) => Err(refused(held, &place)),
-        Err(errno) => Err(held.fault(&place, errno)),
-    }
-}
-
-fn own_directory(held: &Held, create: bool) -> Result<OwnedFd, Fault> {
-    if create {
-        match fs::mkdirat(held.dir(), DIRECTORY, Mode::RWXU) {
-            Ok(()) | Err(Errno::EXIST) => {}
-            Err(errno) => return Err(held.fault(DIRECTORY, errno)),
-        }
-    }
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    match fs::openat(held.dir(), DIRECTORY, flags, Mode::empty()) {
-        Ok(dir) => match fs::fstat(&dir) {
-            Ok(stat) if is_own(&stat, FileType::Directory) => Ok(dir),
-            Ok(_) => Err(refused(held, DIRECTORY)),
-            Err(errno) => Err(held.fault(DIRECTORY, errno)),
-        },
-        Err(Errno::LOOP | Errno::NOTDIR) => Err(refused(held, DIRECTORY)),
-        Err(errno) => Err(held.fault(DIRECTORY, errno)),
-    }
-}
-
-fn remove(held: &Held, dir: &OwnedFd, name: &str) -> Result<(), Fault> {
-    match fs::unlinkat(dir, name, AtFlags::empty()) {
-        Ok(()) | Err(Errno::NOENT) => Ok(()),
-        Err(errno) => Err(held.fault(&format!("{DIRECTORY}/{name}"), errno)),
-    }
-}
-
-fn write_tag(held: &Held, dir: &OwnedFd) -> Result<(), Fault> {
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    match fs::openat(dir, TAG, flags, Mode::from_raw_mode(0o644)) {
-        Ok(file) => io::write(&file, TAG_TEXT).map(|_| ()),
-        Err(Errno::EXIST) => Ok(()),
-        Err(errno) => Err(errno),
-    }
-    .map_err(|errno| held.fault(&format!("{DIRECTORY}/{TAG}"), errno))
 }
 
 /// A file without a name in `dir`, where the file system has such.
@@ -260,6 +192,7 @@ fn named_for_an_instant(held: &Held) -> Result<Handle, Fault> {
 mod tests {
     use std::os::unix::fs::symlink;
 
+    use super::super::own::TAG;
     use super::*;
     use crate::base::units::MIB;
     use crate::model::job::{Place, Target};
@@ -292,7 +225,7 @@ mod tests {
         assert_eq!(size(dir.path()), Some(Bytes(2 * MIB)));
         assert_eq!(names(&dir.path().join(DIRECTORY)), [TAG, NAME]);
         assert_eq!(lay_out(&held, &LAYOUT, &Ears::default()), Ok(Bytes(0)), "nothing to do");
-        assert!(open(&held, Bytes(2 * MIB), true).unwrap().prefilled);
+        assert_eq!(open(&held, Bytes(2 * MIB), true).unwrap().bytes, Bytes(2 * MIB));
         assert!(give_back(&held).unwrap().0 >= 2 * MIB);
         assert_eq!(names(dir.path()), [] as [&str; 0]);
         assert_eq!(give_back(&held), Ok(Bytes(0)));
@@ -364,10 +297,11 @@ mod tests {
         ] {
             assert!(matches!(result, Err(Halt::Skipped(Skip::Full, _))), "{result:?}");
         }
+        assert_eq!(names(dir.path()), [] as [&str; 0], "nothing is made where there is no room");
         let ears = Ears::default();
         ears.stop.store(true, std::sync::atomic::Ordering::Relaxed);
         assert_eq!(lay_out(&held, &LAYOUT, &ears), Err(Halt::stopped()));
-        assert!(!names(&dir.path().join(DIRECTORY)).contains(&NAME.to_owned()));
+        assert_eq!(names(dir.path()), [] as [&str; 0]);
     }
 
     #[test]

@@ -92,6 +92,12 @@ impl<'a> Drive<'a> {
                 Err(fault) => halt = Some(fault.into()),
             }
         }
+        if halt.is_none() && tally.short_operations > 0 {
+            // In the middle of a file that was filled there is nothing to come short of.
+            let (short, name) = (tally.short_operations, &self.ground.name);
+            let text = format!("{name}: {short} operations came back short");
+            halt = Some(Fault::new(FaultKind::Io, text).into());
+        }
         if halt.is_none() && tally.operations() == 0 {
             let text = format!("{}: no operation completed whole", self.ground.name);
             halt = Some(Fault::new(FaultKind::Io, text).into());

@@ -3,8 +3,10 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use rustix::fs::{self, Advice, AtFlags, Mode, OFlags, StatxFlags};
+use rustix::fs::{self, Advice, AtFlags, IFlags, Mode, OFlags, StatxFlags};
 use rustix::io::{self, Errno};
+
+use crate::host::sys;
 
 /// A file whose page cache is out of the path, where that can be had.
 #[derive(Debug)]
@@ -15,6 +17,8 @@ pub(super) struct Handle {
 
 /// tmpfs, ramfs, hugetlbfs.
 const MEMORY_MAGICS: [u32; 3] = [0x0102_1994, 0x8584_58f6, 0x9584_58f6];
+const OVERLAY_MAGIC: u32 = 0x794c_7630;
+pub(super) const BTRFS_MAGIC: u32 = 0x9123_683e;
 
 /// Only the owner reads and writes what is laid out.
 const MODE: Mode = Mode::from_raw_mode(0o600);
@@ -34,10 +38,16 @@ impl Handle {
     }
 
     /// Creates `name`. The kernel makes the entry before it refuses O_DIRECT (fs/namei.c), so it
-    /// is created without and opened again with it.
+    /// is created without and opened again with it. An entry that was made all the same goes.
     pub(super) fn create(dir: BorrowedFd<'_>, name: &str) -> io::Result<Self> {
         let new = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
-        let plain = fs::openat(dir, name, new | OFlags::CLOEXEC | OFlags::NOFOLLOW, MODE)?;
+        let plain = fs::openat(dir, name, new | OFlags::CLOEXEC | OFlags::NOFOLLOW, MODE);
+        let plain = plain.inspect_err(|errno| {
+            // EEXIST alone says that it was there before, and somebody else's.
+            if *errno != Errno::EXIST {
+                let _ = fs::unlinkat(dir, name, AtFlags::empty());
+            }
+        })?;
         let same = |a: &fs::Stat, b: &fs::Stat| (a.st_dev, a.st_ino) == (b.st_dev, b.st_ino);
         match Self::open(dir, name, OFlags::RDWR) {
             Ok(again) if same(&fs::fstat(&again.fd)?, &fs::fstat(&plain)?) => Ok(again),
@@ -75,9 +85,20 @@ impl Handle {
         }
     }
 
-    /// True where there is no disk: tmpfs and ramfs accept O_DIRECT and answer from memory.
+    /// True where there is no disk: tmpfs and ramfs accept O_DIRECT and answer from memory. An
+    /// overlay hides what is under it; of all that can be, only memory has no extents to tell of.
     pub(super) fn is_memory(&self) -> bool {
-        self.magic().is_some_and(|magic| MEMORY_MAGICS.contains(&magic))
+        match self.magic() {
+            Some(OVERLAY_MAGIC) => matches!(sys::written_bytes(self.as_fd(), 1), Ok(None)),
+            magic => magic.is_some_and(|magic| MEMORY_MAGICS.contains(&magic)),
+        }
+    }
+
+    /// True on btrfs with checksums: since Linux 6.15 what is written direct goes through the page
+    /// cache there (fs/btrfs/direct-io.c).
+    pub(super) fn is_checksummed(&self) -> bool {
+        self.magic() == Some(BTRFS_MAGIC)
+            && fs::ioctl_getflags(&self.fd).is_ok_and(|flags| !flags.contains(IFlags::NOCOW))
     }
 
     /// Kind of file system (linux/magic.h); its width differs between architectures.
@@ -93,7 +114,7 @@ impl AsFd for Handle {
 }
 
 /// Logical block of any disk in use, and the page of most hosts.
-const LOGICAL: usize = 4096;
+pub(super) const LOGICAL: usize = 4096;
 
 /// What direct I/O asks for, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,8 +6,8 @@ use rustix::fs::{self, FileType, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::ballast::{self, Layout};
-use super::engine::{self, Chosen, Needs};
-use super::file::Handle;
+use super::engine::{self, Buffer, Chosen, Needs};
+use super::file::{Handle, LOGICAL};
 use super::{Halt, Watch};
 use crate::base::fault::{Fault, FaultKind};
 use crate::base::units::Bytes;
@@ -104,7 +104,8 @@ pub struct Ground {
     pub laid_out: Bytes,
     /// Every block holds unique data that was written before; `None` on raw devices.
     pub prefilled: Option<bool>,
-    memory: bool,
+    /// Why nothing here counts as direct, whatever was opened; `None`: it does.
+    not_direct: Option<&'static str>,
 }
 
 impl Ground {
@@ -139,9 +140,15 @@ impl Ground {
     }
 
     fn on(file: ballast::Whole, laid_out: Bytes) -> Self {
-        let ballast::Whole { file, name, bytes, prefilled } = file;
-        let memory = file.is_memory();
-        Self { file, name, bytes, laid_out, prefilled: Some(prefilled), memory }
+        let ballast::Whole { file, name, bytes } = file;
+        let not_direct = if file.is_memory() {
+            Some("it is memory, not a disk")
+        } else if file.is_checksummed() {
+            Some("btrfs keeps checksums of it and writes through the page cache")
+        } else {
+            None
+        };
+        Self { file, name, bytes, laid_out, prefilled: Some(true), not_direct }
     }
 
     fn device(held: &Held) -> Result<Self, Halt> {
@@ -162,7 +169,7 @@ impl Ground {
             bytes: Bytes(bytes),
             laid_out: Bytes(0),
             prefilled: None,
-            memory: false,
+            not_direct: None,
         })
     }
 
@@ -181,6 +188,7 @@ impl Ground {
                 Ok((_, chosen)) => break chosen,
                 Err(_) if watch.stopped() => return Err(Halt::stopped()),
                 Err(fault) if fault.kind == FaultKind::Unsupported && self.file.direct => {
+                    self.check_block(profile)?;
                     self.make_buffered()?;
                 }
                 Err(fault) => {
@@ -198,7 +206,7 @@ impl Ground {
     }
 
     fn no_direct(&self) -> Fault {
-        let why = if self.memory { "it is memory, not a disk" } else { "no direct I/O there" };
+        let why = self.not_direct.unwrap_or("no direct I/O there");
         let text = format!("{}: {why} (`direct: false` runs it all the same)", self.name);
         Fault::new(FaultKind::Unsupported, text)
     }
@@ -222,6 +230,24 @@ impl Ground {
         }
     }
 
+    /// Whether a read was refused for its size alone, where the kernel doesn't say what it asks for.
+    fn check_block(&self, profile: &Profile) -> Result<(), Fault> {
+        let page = Bytes(LOGICAL as u64);
+        let alignment = self.file.alignment();
+        if alignment.offset.is_some() || profile.block.0.is_multiple_of(page.0) {
+            return Ok(());
+        }
+        let mut buffer = Buffer::new(LOGICAL, alignment.memory);
+        match rustix::io::pread(&self.file.fd, buffer.bytes(), 0) {
+            Ok(_) => {
+                let (name, block) = (&self.name, profile.block);
+                let text = format!("{name}: direct I/O there takes blocks of {page}, not {block}");
+                Err(Fault::new(FaultKind::Unsupported, text))
+            }
+            Err(_) => Ok(()),
+        }
+    }
+
     /// What an engine needs to know for a leg here.
     pub(super) fn needs(&self, profile: &Profile) -> Needs<'_> {
         Needs {
@@ -237,12 +263,12 @@ impl Ground {
     pub(super) fn for_test(fd: OwnedFd, bytes: Bytes) -> Self {
         let file = Handle { fd, direct: false };
         let (name, laid_out) = ("test".to_owned(), Bytes(0));
-        Self { file, name, bytes, laid_out, prefilled: None, memory: false }
+        Self { file, name, bytes, laid_out, prefilled: None, not_direct: None }
     }
 
     /// The page cache is out of the path, and there is a disk behind it.
     pub fn direct(&self) -> bool {
-        self.file.direct && !self.memory
+        self.file.direct && self.not_direct.is_none()
     }
 }
 

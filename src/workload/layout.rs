@@ -7,7 +7,7 @@ use rustix::fs::{self, IFlags};
 use rustix::io::{self, Errno};
 
 use super::engine::Buffer;
-use super::file::Handle;
+use super::file::{BTRFS_MAGIC, Handle};
 use super::pattern::Filler;
 use super::{Halt, Watch};
 use crate::base::clock::monotonic;
@@ -20,7 +20,6 @@ use crate::model::job::What;
 pub(super) const TRAILER_BYTES: u64 = 4096;
 const CHUNK_BYTES: u64 = MIB;
 const EVENT_EVERY: Duration = Duration::from_millis(500);
-const BTRFS_MAGIC: u32 = 0x9123_683e;
 
 /// How a file is to be laid out.
 #[derive(Clone, Copy, Debug)]
@@ -54,6 +53,10 @@ pub(super) fn write_whole(
 ) -> Result<(), Halt> {
     let size = layout.size()?;
     let fault = |errno: Errno| Fault::os(name, &errno.into());
+    let half = |errno: Errno, done: u64| {
+        let text = format!("{name}: {errno} after {} of {}", Bytes(done), Bytes(size));
+        Fault::new(Fault::os(name, &errno.into()).kind, text)
+    };
     set_attributes(file);
     let mut filler = Filler::new(layout.seed);
     let mut buffer = Buffer::new(CHUNK_BYTES as usize, file.alignment().memory);
@@ -63,7 +66,7 @@ pub(super) fn write_whole(
             return Err(Halt::stopped());
         }
         filler.fill(buffer.bytes());
-        write_all(file, buffer.bytes(), done).map_err(fault)?;
+        write_all(file, buffer.bytes(), done).map_err(|errno| half(errno, done))?;
         done += CHUNK_BYTES;
         if done == size || monotonic().saturating_sub(told) >= EVENT_EVERY {
             watch.event(What::Layout { done: Bytes(done), total: Bytes(size) });
@@ -131,13 +134,18 @@ fn write_trailer(block: &mut [u8], size: u64) {
     }
 }
 
-/// Size of a whole file, by its trailer.
-pub(super) fn read_trailer(file: &Handle) -> Option<u64> {
-    let length = u64::try_from(fs::fstat(&file.fd).ok()?.st_size).ok()?;
-    let size = length.checked_sub(TRAILER_BYTES)?;
+/// Size of a whole file, by its trailer; `None`: half of one.
+pub(super) fn read_trailer(file: &Handle) -> io::Result<Option<u64>> {
+    let length = u64::try_from(fs::fstat(&file.fd)?.st_size).unwrap_or_default();
+    let Some(size) = length.checked_sub(TRAILER_BYTES) else { return Ok(None) };
     let mut trailer = Buffer::new(TRAILER_BYTES as usize, file.alignment().memory);
-    io::pread(&file.fd, &mut *trailer.bytes(), size).ok()?;
-    trailer.bytes().starts_with(trailer_text(size).as_bytes()).then_some(size)
+    match io::pread(&file.fd, &mut *trailer.bytes(), size) {
+        Ok(_) => {}
+        // A length that direct I/O can't reach the end of was cut off somewhere.
+        Err(Errno::INVAL) => return Ok(None),
+        Err(errno) => return Err(errno),
+    }
+    Ok(trailer.bytes().starts_with(trailer_text(size).as_bytes()).then_some(size))
 }
 
 #[cfg(test)]
@@ -158,7 +166,7 @@ mod tests {
     fn a_whole_file_is_filled_and_says_so() {
         let (mut file, ears) = (on_disk(), Ears::default());
         write_whole(&mut file, "x", &LAYOUT, &ears).unwrap();
-        assert_eq!(read_trailer(&file), Some(3 * MIB));
+        assert_eq!(read_trailer(&file), Ok(Some(3 * MIB)));
         assert!(is_filled(&file, 3 * MIB));
         let last = ears.heard.lock().unwrap().last().cloned();
         assert_eq!(last, Some(What::Layout { done: Bytes(3 * MIB), total: Bytes(3 * MIB) }));
@@ -170,7 +178,7 @@ mod tests {
         write_whole(&mut file, "x", &LAYOUT, &Ears::default()).unwrap();
         for length in [0, 1, MIB, 3 * MIB, 3 * MIB + TRAILER_BYTES - 1, 4 * MIB] {
             fs::ftruncate(&file.fd, length).unwrap();
-            assert_eq!(read_trailer(&file), None, "{length}");
+            assert_eq!(read_trailer(&file), Ok(None), "{length}");
         }
     }
 

@@ -7,6 +7,7 @@ pub mod engine;
 mod file;
 pub mod ground;
 mod layout;
+mod own;
 pub mod pattern;
 mod tally;
 mod threads;
