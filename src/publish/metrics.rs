@@ -8,6 +8,7 @@
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
+use std::fmt::Display;
 use std::io::Write;
 
 use crate::base::stats::Histogram;
@@ -134,46 +135,48 @@ fn write_family(text: &mut Vec<u8>, desc: &Desc, points: &[&Point]) {
     put(text, &["\n# TYPE ", desc.name, " ", kind, "\n"]);
     for point in points {
         match &point.value {
-            Value::Number(value) => Line { desc, point }.write(text, "", None, value),
-            Value::Histogram(histogram) => write_histogram(text, &Line { desc, point }, histogram),
+            Value::Number(value) => Series { text, desc, point }.line("", None, value),
+            Value::Histogram(histogram) => {
+                write_histogram(&mut Series { text, desc, point }, histogram);
+            }
         }
     }
 }
 
-fn write_histogram(text: &mut Vec<u8>, line: &Line<'_>, histogram: &Histogram) {
+fn write_histogram(series: &mut Series<'_>, histogram: &Histogram) {
     for (bound, count) in histogram.cumulative() {
-        line.write(text, "_bucket", Some(&bound), &count);
+        series.line("_bucket", Some(&bound), &count);
     }
-    line.write(text, "_bucket", Some(&"+Inf"), &histogram.count());
-    line.write(text, "_sum", None, &histogram.sum());
-    line.write(text, "_count", None, &histogram.count());
+    series.line("_bucket", Some(&"+Inf"), &histogram.count());
+    series.line("_sum", None, &histogram.sum());
+    series.line("_count", None, &histogram.count());
 }
 
 /// What the lines of one series have in common.
-struct Line<'a> {
+struct Series<'a> {
+    text: &'a mut Vec<u8>,
     desc: &'a Desc,
     point: &'a Point,
 }
 
-type Shown<'a> = &'a dyn std::fmt::Display;
-
-impl Line<'_> {
+impl Series<'_> {
     /// `name_suffix{labels,le="bound"} value`.
-    fn write(&self, text: &mut Vec<u8>, suffix: &str, bound: Option<Shown<'_>>, value: Shown<'_>) {
-        put(text, &[self.desc.name, suffix]);
+    fn line(&mut self, suffix: &str, bound: Option<&dyn Display>, value: &dyn Display) {
+        put(self.text, &[self.desc.name, suffix]);
         let mut before = "{";
         for (name, value) in self.desc.labels.iter().zip(&self.point.labels) {
-            put(text, &[before, name, "=\""]);
-            escape(text, value, b"\\\n\"");
-            text.push(b'"');
+            put(self.text, &[before, name, "=\""]);
+            escape(self.text, value, b"\\\n\"");
+            self.text.push(b'"');
             before = ",";
         }
         // Writing to a Vec can't fail.
         if let Some(bound) = bound {
-            let _ = write!(text, "{before}le=\"{bound}\"");
+            let _ = write!(self.text, "{before}le=\"{bound}\"");
             before = ",";
         }
-        let _ = writeln!(text, "{} {value}", if before == "," { "}" } else { "" });
+        let end = if before == "," { "}" } else { "" };
+        let _ = writeln!(self.text, "{end} {value}");
     }
 }
 
