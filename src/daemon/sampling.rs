@@ -74,7 +74,7 @@ pub struct Samplers {
     process: (Option<Moment>, Vec<Point>),
 }
 
-const PROCESS_EVERY_SECONDS: f64 = 5.0;
+const PROCESS_EVERY_SECONDS: f64 = 15.0;
 
 impl Samplers {
     pub fn open(roots: &Roots, plan: Arc<Plan>) -> Self {

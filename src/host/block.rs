@@ -1,11 +1,9 @@
 //! What sysfs says of a block device: its class, its way to the host, its queue.
 //! Names decide nothing where sysfs knows (Documentation/ABI/stable/sysfs-block).
 
-use std::fs::File;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use super::roots::{Roots, asked, attribute, read_file};
+use super::roots::{Roots, asked, attribute, read_file, resolved};
 use super::transport::{HYPERVISOR_MODELS, backing, counts_nothing, nvme_head, transport};
 use crate::base::fault::Fault;
 use crate::base::units::Bytes;
@@ -183,9 +181,7 @@ pub fn refusal(roots: &Roots, name: &str) -> Option<Fault> {
 pub fn directory(roots: &Roots, name: &str) -> Option<PathBuf> {
     // A slash in a kernel name is `!` in sysfs, which also keeps odd names within the directory.
     let name = name.replace('/', "!");
-    ["class/block", "block"]
-        .iter()
-        .find_map(|parent| roots.sys(parent).join(&name).canonicalize().ok())
+    ["class/block", "block"].iter().find_map(|parent| resolved(&roots.sys(parent).join(&name)))
 }
 
 /// Kernel name of a directory in sysfs.
@@ -270,36 +266,6 @@ fn rotation_rate(dir: &Path) -> Option<u16> {
     let page = read_file(&dir.join("device/vpd_pgb1")).ok()?;
     let rate = u16::from_be_bytes([*page.get(4)?, *page.get(5)?]);
     (rate != 0).then_some(rate)
-}
-
-/// A small attribute that is read every second: its file stays open. After its device is gone an
-/// open sysfs file answers ENODEV for ever (fs/kernfs), so it is then opened anew.
-#[derive(Debug)]
-pub struct KeptNumber {
-    path: PathBuf,
-    file: Option<File>,
-}
-
-impl KeptNumber {
-    pub fn new(path: PathBuf) -> Self {
-        Self { path, file: None }
-    }
-
-    /// The number as it is now; `None` where there is none.
-    pub fn read(&mut self) -> Option<u64> {
-        let kept = self.file.as_ref().and_then(number_in);
-        if kept.is_some() {
-            return kept;
-        }
-        self.file = File::open(&self.path).ok();
-        self.file.as_ref().and_then(number_in)
-    }
-}
-
-fn number_in(file: &File) -> Option<u64> {
-    let mut buffer = [0; 32];
-    let length = file.read_at(&mut buffer, 0).ok()?;
-    std::str::from_utf8(&buffer[..length]).ok()?.trim().parse().ok()
 }
 
 #[cfg(test)]

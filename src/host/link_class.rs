@@ -4,7 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use super::roots::attribute;
+use super::roots::{attribute, resolved};
 
 /// What an interface is. Names decide nothing where sysfs can tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,7 +70,7 @@ pub fn class(net: &Path, name: &OsStr) -> LinkClass {
         return if net.exists() { LinkClass::Virtual } else { class_by_name(name) };
     }
     // Some virtual drivers give themselves a `device`; their place says what they are.
-    let virtual_place = own.canonicalize().is_ok_and(|p| in_virtual_place(&p));
+    let virtual_place = resolved(&own).is_some_and(|p| in_virtual_place(&p));
     if own.join("device").exists() && !virtual_place {
         return LinkClass::Physical;
     }

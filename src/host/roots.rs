@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use crate::base::fault::Fault;
 
@@ -109,6 +109,56 @@ fn last_line_end(buffer: &[u8]) -> usize {
 pub fn whole_lines(text: &[u8]) -> (&[u8], u64) {
     let end = text.iter().rposition(|b| *b == b'\n').map_or(0, |at| at + 1);
     (&text[..end], u64::from(end < text.len()))
+}
+
+/// A small attribute that is read every second: its file stays open. After its device is gone an
+/// open sysfs file answers ENODEV for ever (fs/kernfs), so it is then opened anew.
+#[derive(Debug)]
+pub struct KeptNumber {
+    path: PathBuf,
+    file: Option<File>,
+}
+
+impl KeptNumber {
+    pub fn new(path: PathBuf) -> Self {
+        Self { path, file: None }
+    }
+
+    /// The number as it is now; `None` where there is none.
+    pub fn read(&mut self) -> Option<u64> {
+        let kept = self.file.as_ref().and_then(number_in);
+        if kept.is_some() {
+            return kept;
+        }
+        self.file = File::open(&self.path).ok();
+        self.file.as_ref().and_then(number_in)
+    }
+}
+
+fn number_in(file: &File) -> Option<u64> {
+    let mut buffer = [0; 32];
+    let length = file.read_at(&mut buffer, 0).ok()?;
+    std::str::from_utf8(&buffer[..length]).ok()?.trim().parse().ok()
+}
+
+/// Where a name in a class directory of sysfs leads: one link, resolved by its text, since its target
+/// holds no further link (canonicalize would ask for each directory on the way). `None` where nothing
+/// is.
+pub fn resolved(path: &Path) -> Option<PathBuf> {
+    let target = match std::fs::read_link(path) {
+        Ok(target) => target,
+        // EINVAL: no link, but it is there.
+        Err(error) => return (error.kind() == io::ErrorKind::InvalidInput).then(|| path.into()),
+    };
+    let mut at = path.parent()?.to_path_buf();
+    for part in target.components() {
+        match part {
+            Component::ParentDir => drop(at.pop()),
+            Component::CurDir => {}
+            part => at.push(part),
+        }
+    }
+    Some(at)
 }
 
 /// A whole file, once; at most [`FILE_BYTES_MAX`].
@@ -229,5 +279,33 @@ mod tests {
     fn a_missing_attribute_is_absent() {
         assert_eq!(attribute(Path::new("/sys/no/such/thing")), None);
         assert_eq!(attribute(Path::new("/sys")), None);
+    }
+
+    #[test]
+    fn a_link_of_sysfs_leads_to_its_device_by_its_text() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(dir.path().join("devices/pci0/net/eth0")).unwrap();
+        std::fs::create_dir_all(dir.path().join("class/net")).unwrap();
+        let class = dir.path().join("class/net");
+        let target = dir.path().join("devices/pci0/net/eth0");
+        std::os::unix::fs::symlink("../../devices/pci0/net/eth0", class.join("eth0")).unwrap();
+        std::os::unix::fs::symlink(&target, class.join("eth1")).unwrap();
+        std::fs::create_dir(class.join("eth2")).unwrap();
+        assert_eq!(resolved(&class.join("eth0")), Some(target.clone()));
+        assert_eq!(resolved(&class.join("eth1")), Some(target));
+        assert_eq!(resolved(&class.join("eth2")), Some(class.join("eth2")));
+        assert_eq!(resolved(&class.join("eth3")), None);
+    }
+
+    #[test]
+    fn a_kept_number_follows_its_file() {
+        let host = crate::host::fixture::Host::new();
+        let path = host.path().join("diskseq");
+        let mut kept = KeptNumber::new(path.clone());
+        assert_eq!(kept.read(), None);
+        std::fs::write(&path, "9\n").unwrap();
+        assert_eq!(kept.read(), Some(9));
+        std::fs::write(&path, "10\n").unwrap();
+        assert_eq!(kept.read(), Some(10));
     }
 }

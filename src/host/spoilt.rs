@@ -133,7 +133,7 @@ proptest! {
             let facts = Facts::read(&roots, name);
             let rpm = facts.and_then(|facts| facts.rpm);
             prop_assert!(rpm.is_none_or(|rpm| (0x401..u16::MAX).contains(&rpm)));
-            prop_assert!(under_device(&roots, name, &mounts).devices.len() <= 3);
+            prop_assert!(under_device(&roots, name).devices.len() <= 3);
         }
         let _ = identity(Path::new("/nonexistent"));
         let found = resolve(&roots, Path::new("/var/lib"), None);

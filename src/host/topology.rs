@@ -1,11 +1,12 @@
 //! From a directory to its leaf devices, without a call on the mount: mountinfo, then sysfs.
 
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::block::{Class, Facts, directory, entries, keeps_overwrites, kernel_name, named_by};
 use super::mountinfo::{DeviceNumber, Kind, Mount, Mounts, copies_on_write, kind_of};
-use super::roots::{Roots, attribute};
+use super::roots::{Roots, attribute, resolved};
 use super::transport::counting_nodes;
 use crate::base::fault::{Fault, FaultKind};
 use crate::model::job::{Backing, Device};
@@ -49,8 +50,9 @@ pub fn resolve(roots: &Roots, path: &Path, st_dev: Option<u64>) -> Result<Resolv
             format!("{}: no mount in mountinfo holds it", path.display()),
         )
     })?;
-    let mut walk = Walk::new(roots, &mounts);
-    walk.mount(mount);
+    let mount = mount.clone();
+    let mut walk = Walk { mounts: OnceCell::from(mounts), ..Walk::new(roots) };
+    walk.mount(&mount);
     let leaves = walk.end();
     Ok(Resolved {
         mount_point: visible(roots, &mount.point),
@@ -65,15 +67,14 @@ pub fn resolve(roots: &Roots, path: &Path, st_dev: Option<u64>) -> Result<Resolv
 
 /// Leaf disks under a block device node, by its `st_rdev`.
 pub fn under_node(roots: &Roots, st_rdev: u64) -> Leaves {
-    let mounts = Mounts::default();
-    let mut walk = Walk::new(roots, &mounts);
+    let mut walk = Walk::new(roots);
     walk.number(DeviceNumber::of(st_rdev));
     walk.end()
 }
 
-/// Leaf disks under a block device, by kernel name; `mounts` tell where a loop's file lies.
-pub fn under_device(roots: &Roots, name: &str, mounts: &Mounts) -> Leaves {
-    let mut walk = Walk::new(roots, mounts);
+/// Leaf disks under a block device, by kernel name.
+pub fn under_device(roots: &Roots, name: &str) -> Leaves {
+    let mut walk = Walk::new(roots);
     walk.device(name);
     walk.end()
 }
@@ -86,7 +87,8 @@ fn visible(roots: &Roots, point: &Path) -> String {
 /// One walk down a stack. Bounded: nothing is visited twice, and no more than [`STEPS_MAX`].
 struct Walk<'a> {
     roots: &'a Roots,
-    mounts: &'a Mounts,
+    /// Tell where a loop's file lies; read when one is met.
+    mounts: OnceCell<Mounts>,
     /// What was looked at, and whether a device that counts lies under it.
     seen: BTreeMap<String, bool>,
     leaves: Vec<Device>,
@@ -98,10 +100,10 @@ struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    fn new(roots: &'a Roots, mounts: &'a Mounts) -> Self {
+    fn new(roots: &'a Roots) -> Self {
         Self {
             roots,
-            mounts,
+            mounts: OnceCell::new(),
             seen: BTreeMap::new(),
             leaves: Vec::new(),
             disk: false,
@@ -157,13 +159,14 @@ impl<'a> Walk<'a> {
     }
 
     fn path(&mut self, path: &Path) -> bool {
-        let mounts = self.mounts;
-        mounts.covering(path).is_some_and(|mount| self.mount(mount))
+        let mounts = self.mounts.get_or_init(|| Mounts::read(self.roots).unwrap_or_default());
+        let mount = mounts.covering(path).cloned();
+        mount.is_some_and(|mount| self.mount(&mount))
     }
 
     fn number(&mut self, number: DeviceNumber) -> bool {
         let link = format!("dev/block/{}:{}", number.major, number.minor);
-        let dir = self.roots.sys(&link).canonicalize().ok();
+        let dir = resolved(&self.roots.sys(&link));
         dir.as_deref().and_then(kernel_name).is_some_and(|name| self.device(&name))
     }
 

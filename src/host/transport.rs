@@ -36,8 +36,7 @@ pub(super) fn transport(roots: &Roots, name: &str, dir: &Path) -> &'static str {
     if name.starts_with("nvme") {
         return nvme_transport(dir);
     }
-    let below = roots.sysfs.canonicalize().unwrap_or_else(|_| roots.sysfs.clone());
-    let place = dir.strip_prefix(&below).unwrap_or(dir);
+    let place = dir.strip_prefix(&roots.sysfs).unwrap_or(dir);
     let parts: Vec<_> = place.components().filter_map(|part| part.as_os_str().to_str()).collect();
     let is = |part: &str, prefix: &str| {
         part.strip_prefix(prefix).is_some_and(|rest| {

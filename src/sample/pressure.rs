@@ -61,14 +61,19 @@ pub static KIND: Kind = Kind {
 };
 
 fn open(roots: &Roots, settings: &SampleSettings) -> Box<dyn Sampler> {
-    let file = |name: &str| KeptFile::new(roots.proc("pressure").join(name));
+    let pressed = |name: &str, waiting, stalled| Pressed {
+        file: KeptFile::new(roots.proc("pressure").join(name)),
+        waiting,
+        stalled,
+        absent: 0,
+    };
     Box::new(PressureSampler {
         resources: [
-            (file("io"), &IO_WAITING, &IO_STALLED),
-            (file("cpu"), &CPU_WAITING, &CPU_STALLED),
-            (file("memory"), &MEMORY_WAITING, &MEMORY_STALLED),
+            pressed("io", &IO_WAITING, &IO_STALLED),
+            pressed("cpu", &CPU_WAITING, &CPU_STALLED),
+            pressed("memory", &MEMORY_WAITING, &MEMORY_STALLED),
             // Since 6.1, and only with CONFIG_IRQ_TIME_ACCOUNTING.
-            (file("irq"), &IRQ_WAITING, &IRQ_STALLED),
+            pressed("irq", &IRQ_WAITING, &IRQ_STALLED),
         ],
         every: settings.every,
         before: None,
@@ -76,9 +81,20 @@ fn open(roots: &Roots, settings: &SampleSettings) -> Box<dyn Sampler> {
     })
 }
 
+/// Where there are others, a file that this kernel lacks is asked for again after so many ticks.
+const ABSENT_TICKS: u32 = 60;
+
+struct Pressed {
+    file: KeptFile,
+    waiting: &'static Desc,
+    stalled: &'static Desc,
+    /// Ticks for which it isn't asked.
+    absent: u32,
+}
+
 struct PressureSampler {
     /// I/O first: it decides for the guard.
-    resources: [(KeptFile, &'static Desc, &'static Desc); 4],
+    resources: [Pressed; 4],
     every: Seconds,
     /// Microseconds in which a task waited for I/O.
     before: Option<(Moment, u64)>,
@@ -118,16 +134,23 @@ fn any_own_run(own: &OwnRuns, from: Moment, to: Moment) -> bool {
 impl Sampler for PressureSampler {
     fn read(&mut self, tick: Tick<'_>, out: &mut Reading) -> Result<(), Fault> {
         let (mut first_fault, mut readable, mut io) = (None, false, None);
-        for (at, (file, waiting, stalled)) in self.resources.iter_mut().enumerate() {
-            match file.read().map(parse) {
+        for (at, pressed) in self.resources.iter_mut().enumerate() {
+            if pressed.absent > 0 {
+                pressed.absent -= 1;
+                continue;
+            }
+            match pressed.file.read().map(parse) {
                 Ok(pressure) => {
                     readable = true;
                     if at == 0 {
                         io = pressure.waiting_us;
                     }
                     let seconds = |us: Option<u64>| us.map(|us| us as f64 / 1e6);
-                    push_some(&mut out.points, waiting, &[], seconds(pressure.waiting_us));
-                    push_some(&mut out.points, stalled, &[], seconds(pressure.stalled_us));
+                    push_some(&mut out.points, pressed.waiting, &[], seconds(pressure.waiting_us));
+                    push_some(&mut out.points, pressed.stalled, &[], seconds(pressure.stalled_us));
+                }
+                Err(fault) if readable && fault.kind == FaultKind::Missing => {
+                    pressed.absent = ABSENT_TICKS;
                 }
                 Err(fault) => first_fault = first_fault.or(Some(fault)),
             }
@@ -195,6 +218,18 @@ mod tests {
         rig.tick();
         let names: Vec<_> = rig.out.points.iter().map(|p| p.desc.name).collect();
         assert_eq!(names, [IO_WAITING.name, IO_STALLED.name, CPU_WAITING.name]);
+    }
+
+    #[test]
+    fn a_file_that_comes_later_is_found() {
+        let mut rig = Rig::new(|rig| io(rig, 0));
+        rig.open(&KIND);
+        rig.tick();
+        rig.host.file("proc/pressure/irq", "full avg10=0.00 avg60=0.00 avg300=0.00 total=2000000\n");
+        for _ in 0..=ABSENT_TICKS {
+            rig.tick();
+        }
+        assert_eq!(rig.value(IRQ_STALLED.name), Some(2.0));
     }
 
     #[test]

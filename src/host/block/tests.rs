@@ -119,15 +119,3 @@ fn case_029_without_sysfs_only_clear_names_are_parts() {
     assert_eq!(Facts::guessed("loop120").class, Class::Loop);
     assert_eq!(Facts::guessed("ram0").class, Class::Ram);
 }
-
-#[test]
-fn a_kept_number_follows_its_file() {
-    let host = Host::new();
-    let path = host.path().join("diskseq");
-    let mut kept = KeptNumber::new(path.clone());
-    assert_eq!(kept.read(), None);
-    std::fs::write(&path, "9\n").unwrap();
-    assert_eq!(kept.read(), Some(9));
-    std::fs::write(&path, "10\n").unwrap();
-    assert_eq!(kept.read(), Some(10));
-}

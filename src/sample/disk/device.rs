@@ -6,9 +6,8 @@ use super::track::{Track, Window};
 use crate::base::clock::Moment;
 use crate::base::units::{Bytes, Ratio, Seconds};
 use crate::config::settings::{Media, SampleSettings};
-use crate::host::block::{Class, Facts, KeptNumber, directory, entries, refusal};
-use crate::host::mountinfo::Mounts;
-use crate::host::roots::Roots;
+use crate::host::block::{Class, Facts, directory, entries, refusal};
+use crate::host::roots::{KeptNumber, Roots};
 use crate::host::topology::under_device;
 use crate::host::transport::nvme_paths;
 use crate::model::job::Backing;
@@ -132,7 +131,7 @@ impl Sheet {
         let mut media = medium(name, facts.rotational());
         let mut leaves = Vec::new();
         if facts.class.is_stacked() {
-            let under = under_device(roots, name, &Mounts::read(roots).unwrap_or_default());
+            let under = under_device(roots, name);
             backing = under.backing;
             let mut kinds = under.devices.iter().map(|d| medium(&d.name, d.rotational));
             let first = kinds.next().flatten();

@@ -10,7 +10,7 @@ use crate::base::units::{Ratio, Seconds};
 use crate::base::window::{Held, Latch, Span};
 use crate::host::link_class::LinkClass;
 use crate::host::link_facts::{Capacity, LinkFacts};
-use crate::host::roots::KeptFile;
+use crate::host::roots::KeptNumber;
 use crate::model::load::{FlowLoad, LinkCounters, LinkLoad, NoWindow};
 use crate::model::metric::Label;
 use crate::model::outcome::OwnRuns;
@@ -93,7 +93,7 @@ pub(super) struct Track {
     ifindex: Kept,
     carrier_changes: Kept,
     /// What /proc/net/dev folds into one column: dropped by the host, missed by the device.
-    apart: Option<(KeptFile, KeptFile)>,
+    apart: Option<(KeptNumber, KeptNumber)>,
     before: Option<(Moment, LinkCounters)>,
     load: Held<LinkLoad>,
     doubts: u32,
@@ -101,38 +101,33 @@ pub(super) struct Track {
 
 /// A small attribute that stays open, and its last value.
 struct Kept {
-    file: KeptFile,
+    file: KeptNumber,
     value: Option<u64>,
 }
 
 impl Kept {
     fn new(path: &Path) -> Self {
-        let mut kept = Self { file: KeptFile::new(path.to_path_buf()), value: None };
-        kept.value = number(&mut kept.file);
-        kept
+        let mut file = KeptNumber::new(path.to_path_buf());
+        let value = file.read();
+        Self { file, value }
     }
 
     /// True when the value is another than before.
     fn changed(&mut self) -> bool {
-        // A kept file of a device that is gone fails once; its successor is there at once.
-        let now = number(&mut self.file).or_else(|| number(&mut self.file));
+        let now = self.file.read();
         std::mem::replace(&mut self.value, now) != now
     }
-}
-
-fn number(file: &mut KeptFile) -> Option<u64> {
-    std::str::from_utf8(file.read().ok()?).ok()?.trim().parse().ok()
 }
 
 impl Track {
     /// `own`: its directory in /sys/class/net, which may be missing.
     pub(super) fn new(own: &Path, name: &str, class: LinkClass) -> Self {
-        let statistic = |name: &str| KeptFile::new(own.join("statistics").join(name));
+        let statistic = |name: &str| KeptNumber::new(own.join("statistics").join(name));
         // Stacked devices miss nothing themselves, and each of these reads gathers all counters.
         let mut apart = (class == LinkClass::Physical)
             .then(|| (statistic("rx_dropped"), statistic("rx_missed_errors")));
-        let told = |(dropped, missed): &mut (KeptFile, KeptFile)| {
-            number(dropped).is_some() && number(missed).is_some()
+        let told = |(dropped, missed): &mut (KeptNumber, KeptNumber)| {
+            dropped.read().is_some() && missed.read().is_some()
         };
         if !apart.as_mut().is_some_and(told) {
             apart = None;
@@ -175,8 +170,8 @@ impl Track {
     /// The counters of the file, with drops and misses told apart where the driver does.
     pub(super) fn told_apart(&mut self, mut counters: LinkCounters) -> LinkCounters {
         if let Some((dropped, missed)) = &mut self.apart {
-            counters.receive.drops = number(dropped);
-            counters.receive_missed = number(missed);
+            counters.receive.drops = dropped.read();
+            counters.receive_missed = missed.read();
         }
         counters
     }
