@@ -222,6 +222,19 @@ impl Ground {
         }
     }
 
+    /// The part of the region that a profile works on.
+    pub(super) fn span_of(&self, profile: &Profile) -> Result<Bytes, Fault> {
+        match profile.span {
+            Some(span) if span > self.bytes => {
+                let (name, bytes) = (&self.name, self.bytes);
+                let text = format!("{name}: {bytes}, and the profile works on {span}");
+                Err(Fault::new(FaultKind::Unsupported, text))
+            }
+            Some(span) => Ok(span),
+            None => Ok(self.bytes),
+        }
+    }
+
     /// What an engine needs to know for a leg here.
     pub(super) fn needs(&self, profile: &Profile) -> Needs<'_> {
         Needs {
