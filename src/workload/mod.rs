@@ -8,6 +8,7 @@ mod file;
 pub mod ground;
 mod layout;
 pub mod pattern;
+mod spread;
 mod tally;
 mod threads;
 mod uring;

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use super::engine::Completion;
+use super::spread::Recorder;
 use crate::base::stats::Histogram;
 use crate::base::units::{Bytes, Ratio, Seconds};
 use crate::model::job::Progress;
 use crate::model::outcome::{DURATION_BOUNDS, Direction};
-use crate::model::spread::{FIO_BOUNDS_US, FIO_QUANTILES, Spread};
 
 /// Bounds of what a latency can be, in nanoseconds: 1 us to 10 minutes.
 const LATENCY_NANOS: (u64, u64) = (1_000, 600_000_000_000);
@@ -15,8 +15,6 @@ const LATENCY_NANOS: (u64, u64) = (1_000, 600_000_000_000);
 const DIGITS: u8 = 2;
 const QUANTILES: [f64; 4] = [0.5, 0.95, 0.99, 0.999];
 const INTERVAL: Duration = Duration::from_millis(100);
-/// fio takes the rate of a direction every half second (`bwavgtime`, `iopsavgtime`).
-const SAMPLE_INTERVALS: usize = 5;
 /// 70 s of intervals: a full run, and its line on the wire stays short.
 const INTERVALS_MAX: usize = 700;
 /// A slope over fewer intervals says nothing.
@@ -39,6 +37,7 @@ pub(super) struct Tally {
     from: Duration,
     reads: Side,
     writes: Side,
+    intervals: Vec<u32>,
     pub(super) moved: [Count; 2],
     pub(super) errors: u64,
     pub(super) short_operations: u64,
@@ -60,10 +59,7 @@ struct Side {
     /// `None` only if its bounds were wrong.
     exact: Option<hdrhistogram::Histogram<u64>>,
     durations: Histogram,
-    shortest: Duration,
-    longest: Duration,
-    /// Operations that completed in each interval since the ramp's end.
-    intervals: Vec<u32>,
+    recorder: Recorder,
 }
 
 impl Side {
@@ -74,25 +70,15 @@ impl Side {
             total: Duration::ZERO,
             exact: hdrhistogram::Histogram::new_with_bounds(low, high, DIGITS).ok(),
             durations: Histogram::new(DURATION_BOUNDS),
-            shortest: Duration::MAX,
-            longest: Duration::ZERO,
-            intervals: Vec::new(),
+            recorder: Recorder::default(),
         }
     }
 
     /// An operation that took `latency` and completed `since` the ramp's end.
     fn record(&mut self, latency: Duration, since: Duration) {
+        self.recorder.take(latency, since);
         self.operations += 1;
         self.total += latency;
-        self.shortest = self.shortest.min(latency);
-        self.longest = self.longest.max(latency);
-        let interval = (since.as_nanos() / INTERVAL.as_nanos()) as usize;
-        if interval < INTERVALS_MAX {
-            if self.intervals.len() <= interval {
-                self.intervals.resize(interval + 1, 0);
-            }
-            self.intervals[interval] += 1;
-        }
         self.durations.observe(latency.as_secs_f64(), 1);
         if let Some(exact) = &mut self.exact {
             exact.saturating_record(u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX));
@@ -107,8 +93,8 @@ impl Side {
         Some(Seconds(self.exact.as_ref()?.value_at_quantile(q) as f64 / 1e9))
     }
 
-    /// Over the first `whole` intervals, of operations of `block` bytes.
-    fn direction(&self, block: u64, whole: usize) -> Direction {
+    /// Of operations of `block` bytes, in a leg that took `elapsed`.
+    fn direction(&self, block: u64, elapsed: Duration) -> Direction {
         let mean = |n: u64| Seconds(self.total.as_secs_f64() / n as f64);
         Direction {
             operations: self.operations,
@@ -116,31 +102,8 @@ impl Side {
             latency_mean: (self.operations > 0).then(|| mean(self.operations)),
             latency: QUANTILES.iter().filter_map(|q| Some((*q, self.quantile(*q)?))).collect(),
             durations: self.durations.clone(),
-            spread: self.spread(whole),
+            spread: self.exact.as_ref().and_then(|exact| self.recorder.spread(exact, elapsed)),
         }
-    }
-
-    /// `None` where nothing was measured.
-    fn spread(&self, whole: usize) -> Option<Spread> {
-        let exact = self.exact.as_ref().filter(|_| self.operations > 0)?;
-        let seconds = |nanos: f64| Seconds(nanos / 1e9);
-        // The histogram rounds up, by a hundredth: past the longest there was nothing.
-        let at = |q: f64| {
-            Seconds(seconds(exact.value_at_quantile(q) as f64).0.min(self.longest.as_secs_f64()))
-        };
-        let under = |us: &u64| exact.count_between(0, us.saturating_mul(1000).saturating_sub(1));
-        let counted = self.intervals.get(..whole.min(self.intervals.len())).unwrap_or_default();
-        let half = |tenths: &[u32]| {
-            tenths.iter().sum::<u32>() as f32 / (SAMPLE_INTERVALS as f32 * INTERVAL.as_secs_f32())
-        };
-        Some(Spread {
-            latency_min: self.shortest.into(),
-            latency_max: self.longest.into(),
-            latency_deviation: seconds(exact.stdev()),
-            latency: FIO_QUANTILES.iter().map(|q| (*q, at(*q))).collect(),
-            under: FIO_BOUNDS_US.iter().map(under).collect(),
-            rates: counted.chunks_exact(SAMPLE_INTERVALS).map(half).collect(),
-        })
     }
 }
 
@@ -152,6 +115,7 @@ impl Tally {
             from,
             reads: Side::new(),
             writes: Side::new(),
+            intervals: Vec::new(),
             moved: [Count::default(); 2],
             errors: 0,
             short_operations: 0,
@@ -180,6 +144,14 @@ impl Tally {
         self.last = self.last.max(done.at);
         let side = if write { &mut self.writes } else { &mut self.reads };
         side.record(done.at.saturating_sub(submitted), done.at.saturating_sub(self.from));
+        let since = done.at.saturating_sub(self.from);
+        let interval = (since.as_nanos() / INTERVAL.as_nanos()) as usize;
+        if interval < INTERVALS_MAX {
+            if self.intervals.len() <= interval {
+                self.intervals.resize(interval + 1, 0);
+            }
+            self.intervals[interval] += 1;
+        }
     }
 
     pub(super) fn operations(&self) -> u64 {
@@ -201,21 +173,15 @@ impl Tally {
     }
 
     pub(super) fn directions(&self) -> (Direction, Direction) {
-        let whole = self.whole_intervals();
-        (self.reads.direction(self.block, whole), self.writes.direction(self.block, whole))
+        let elapsed = self.elapsed();
+        (self.reads.direction(self.block, elapsed), self.writes.direction(self.block, elapsed))
     }
 
     /// Operations a second, in whole intervals only.
     pub(super) fn rates(&self) -> Vec<f32> {
+        let whole = (self.elapsed().as_nanos() / INTERVAL.as_nanos()) as usize;
         let per_second = 1.0 / INTERVAL.as_secs_f32();
-        let (reads, writes) = (&self.reads.intervals, &self.writes.intervals);
-        let known = reads.len().max(writes.len()).min(self.whole_intervals());
-        let at = |i: usize, of: &[u32]| of.get(i).copied().unwrap_or(0);
-        (0..known).map(|i| (at(i, reads) + at(i, writes)) as f32 * per_second).collect()
-    }
-
-    fn whole_intervals(&self) -> usize {
-        (self.elapsed().as_nanos() / INTERVAL.as_nanos()) as usize
+        self.intervals.iter().take(whole).map(|n| *n as f32 * per_second).collect()
     }
 
     pub(super) fn progress(&self, leg: usize, elapsed: Duration) -> Progress {
@@ -316,24 +282,6 @@ mod tests {
         }
         let p50 = tally.directions().0.latency[0].1.0;
         assert!((p50 - 0.014).abs() < 0.0002, "{p50}");
-    }
-
-    #[test]
-    fn a_spread_reaches_from_the_shortest_to_the_longest_and_counts_all() {
-        let mut tally = Tally::new(1, ms(0));
-        for i in 0..100 {
-            tally.take(&done(Ok(1), i * 10 + 1 + i % 3), i % 2 == 0, ms(i * 10));
-        }
-        let (reads, writes) = tally.directions();
-        let spread = reads.spread.unwrap();
-        assert_eq!((spread.latency_min, spread.latency_max), (Seconds(0.001), Seconds(0.003)));
-        assert!(spread.latency.iter().all(|(_, s)| (0.001..=0.003).contains(&s.0)), "{spread:?}");
-        assert!(spread.latency.windows(2).all(|w| w[0].1 <= w[1].1));
-        assert_eq!(spread.under.len(), FIO_BOUNDS_US.len());
-        assert_eq!((spread.under[9], spread.under[20]), (0, 50), "none under 1 ms, all under 2 s");
-        assert_eq!(spread.rates, [50.0], "the second half second is not whole");
-        assert_eq!(writes.spread.unwrap().under[20], 50);
-        assert_eq!(Tally::new(1, ms(0)).directions().0.spread, None);
     }
 
     #[test]

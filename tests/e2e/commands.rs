@@ -134,13 +134,20 @@ fn probe_disk() {
         ],
         dir.path(),
     );
-    assert!(table.out.contains("seq_read") && table.out.contains("iB/s"), "{}", table.out);
+    let rows: Vec<Vec<&str>> = table.out.lines().map(|line| line.split('\t').collect()).collect();
+    assert_eq!((rows.len(), rows[0].len(), rows[1].len()), (2, 14, 14), "{}", table.out);
+    assert_eq!(rows[1][..2], ["seq_read", "read"], "a pipe gets a line a direction, with tabs");
+    assert!(rows[1][4].parse::<f64>().unwrap() > 0.0, "{}", table.out);
+    assert!(table.err.contains("seq_read: "), "what else there is to say: {}", table.err);
     assert!(!table.out.contains('\u{1b}'), "no colours into a pipe: {}", table.out);
 
     let bad =
         loadline(&["probe", "disk", "--target", &target, "--profile", "rand_raed"], dir.path());
     assert_eq!(bad.code, Some(2), "{}", bad.err);
     assert!(bad.err.contains("rand_read"), "{}", bad.err);
+    let bad = loadline(&["probe", "disk", "--target", &target, "--depth", "0"], dir.path());
+    assert_eq!(bad.code, Some(2), "{}", bad.err);
+    assert!(bad.err.contains("--depth"), "{}", bad.err);
 }
 
 fn interrupted() {

@@ -113,16 +113,16 @@ pub(in crate::cli) struct DiskArguments {
     #[arg(long, value_enum)]
     pub(super) access: Option<AccessName>,
     /// Share of reads, 0.7 or 70%
-    #[arg(long, value_name = "SHARE", value_parser = share)]
+    #[arg(long, value_name = "SHARE", value_parser = share, allow_negative_numbers = true)]
     pub(super) reads: Option<Ratio>,
     /// Size of an operation, like 4k
     #[arg(long, value_name = "SIZE")]
     pub(super) block_size: Option<Bytes>,
     /// Operations in flight per job
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub(super) depth: Option<u32>,
     /// Independent jobs over parts of the file
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub(super) jobs: Option<u32>,
     /// How long, like 10s [default: 60s]
     #[arg(long, value_name = "TIME")]
@@ -149,7 +149,7 @@ pub(in crate::cli) struct DiskArguments {
     #[arg(long, value_enum)]
     pub(super) engine: Option<EngineName>,
     /// Seed of offsets and data [default: another each time]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub(super) seed: Option<u64>,
     /// Run the sections of an fio job file, one after the other, in place of a profile
     #[arg(long, value_name = "FILE", conflicts_with_all = SHAPE)]

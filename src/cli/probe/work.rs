@@ -173,6 +173,7 @@ mod tests {
     fn a_wrong_value_is_told_with_its_flag() {
         for (words, flag) in [
             (["--reads", "70"], "--reads"),
+            (["--reads", "-1"], "--reads"),
             (["--block-size", "4q"], "--block-size"),
             (["--block-size", "1000"], "--block-size"),
             (["--depth", "0"], "--depth"),

@@ -34,6 +34,8 @@ pub(super) fn read(section: &Section, notes: &mut Vec<(usize, String)>) -> Resul
     let engine = options.engine(notes)?;
     options.check_direct()?;
     let block = options.block()?;
+    disk::check_block_size(Bytes(block))
+        .map_err(|(_, text)| options.wrong(&["bs", "blocksize"], text))?;
     let jobs = options.count(&["numjobs"], 1)?;
     let mut profile = Profile {
         name: section.name.clone(),
