@@ -210,7 +210,8 @@ fn lacking(place: &str, wanted: &Value, given: &Value, out: &mut Vec<String>) {
     }
 }
 
-/// What must hold in any report of a job that went well.
+/// What must hold in any report of a job that went well: one document and nothing beside it (case
+/// 102), whose numbers agree with each other.
 fn consume(text: &str) -> Report {
     let report: Report = serde_json::from_str(text).unwrap_or_else(|e| panic!("{e}\n{text}"));
     assert!(!report.fio_version.is_empty() && !report.time.is_empty());
@@ -335,15 +336,14 @@ fn a_job_moves_in_loadline_what_it_moves_in_fio() {
 }
 
 #[test]
-fn a_failure_is_no_report_of_zero() {
+fn case_104_a_failure_is_no_report_of_zero() {
     let dir = disk_dir();
     let job = "[a]\nsize=1m\ndirect=1\n";
     let gone = loadline(dir.path(), job, &["--target", "/no/such/place"]);
     assert_eq!(gone.status.code(), Some(2), "the target can be named once");
-    std::fs::write(dir.path().join("target"), "a file").unwrap();
     let ran = Command::new(env!("CARGO_BIN_EXE_loadline"))
         .args(["probe", "disk", "--format", "fio-json", "--target"])
-        .arg(dir.path().join("target/gone"))
+        .arg(dir.path().join("gone"))
         .env("STATE_DIRECTORY", dir.path().join("state"))
         .output()
         .unwrap();

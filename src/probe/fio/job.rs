@@ -60,7 +60,7 @@ pub(super) fn read(section: &Section, notes: &mut Vec<(usize, String)>) -> Resul
                     draws";
         return Err(options.wrong(&["norandommap"], text.into()));
     }
-    options.note_differences(access, notes);
+    options.note_differences(&profile, notes);
     Ok(Job {
         profile,
         engine: engine.kind,
@@ -248,13 +248,16 @@ impl Options<'_> {
     }
 
     /// Where fio's defaults, not written in the file, are others than what happens here.
-    fn note_differences(&self, access: Access, notes: &mut Vec<(usize, String)>) {
+    fn note_differences(&self, profile: &Profile, notes: &mut Vec<(usize, String)>) {
         let mut note = |text: String| notes.push((self.section.line, text));
-        if access == Access::Random && self.last(&["norandommap"]).is_none() {
+        if profile.access == Access::Random && self.last(&["norandommap"]).is_none() {
             note("random offsets are independent draws (in fio: norandommap=1)".into());
         }
         if self.last(&["randrepeat", "allrandrepeat", "randseed"]).is_none() {
             note("offsets and data are others each time (in fio: randrepeat=0)".into());
+        }
+        if profile.reads.0 <= 0.0 && self.last(&["overwrite"]).is_none() {
+            note("the file is written whole before, so writes allocate nothing (in fio: overwrite=1)".into());
         }
         if self.last(&["runtime", "timeout"]).is_none() {
             note("it ends after an hour at the latest".into());

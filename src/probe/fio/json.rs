@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_is_never_error_zero() {
+    fn case_096_a_full_disk_is_error_28_and_no_failure_is_error_zero() {
         let full = Outcome::skipped(Skip::Full, "x");
         assert_eq!(error_of(&full), 28);
         for kind in FaultKind::ALL {
