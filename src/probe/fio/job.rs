@@ -359,7 +359,7 @@ mod tests {
             ("rw=trim", 4, "randwrite"),
             ("bssplit=4k/50:8k/50", 4, "a section for each size"),
             ("bs=4k,8k", 4, "a section for each size"),
-            ("bs=1000", 4, "block"),
+            ("bs=1000", 4, "512 B"),
             ("rate_iops=100", 4, "runtime"),
             ("ioengine=rbd", 4, "io_uring"),
             ("zonemode=zbd", 4, "not in this engine"),
