@@ -103,7 +103,7 @@ const SHAPE: [&str; 11] = [
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(in crate::cli) struct DiskArguments {
-    /// Directory to work in through an unnamed file, or raw device to read [default: the current one]
+    /// Directory to work in through an unnamed file, or raw device to read
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub(super) target: PathBuf,
     /// Shape of the workload; what follows changes it

@@ -67,22 +67,26 @@ impl Progress {
         seen.rates.push(reads + writes);
         let excess = seen.rates.len().saturating_sub(SPARKS);
         seen.rates.drain(..excess);
+        // What a narrow terminal cuts off stands last.
         let mut parts = vec![
             format!("{:.0} s, {:.0} s left", now.elapsed.0, self.left(now, moved(now), bytes).0),
-            format!("{:.0}/s (read {reads:.0}  write {writes:.0})", reads + writes),
+            format!("{:.0}/s", reads + writes),
             format!("{bytes}, {} moved", Bytes(moved(now))),
         ];
         if let Some(leg) = self.legs.get(now.leg).filter(|_| self.legs.len() > 1) {
             parts.insert(0, format!("{}/{} {}", now.leg + 1, self.legs.len(), leg.name));
         }
         if let (Some(p50), Some(p99)) = (now.latency_p50, now.latency_p99) {
-            parts.push(format!("p50 {p50}  p99 {p99}"));
+            parts.push(format!("p50 {p50} p99 {p99}"));
+        }
+        if reads > 0.0 && writes > 0.0 {
+            parts.push(format!("read {reads:.0} write {writes:.0}"));
         }
         if let (Some(busy), Some(queue)) = (now.device_busy, now.device_queue) {
-            parts.push(format!("busy {busy}  queue {queue:.1}"));
+            parts.push(format!("busy {busy} queue {queue:.1}"));
         }
         parts.push(sparks(&seen.rates));
-        parts.join("   ")
+        parts.join("  ")
     }
 
     /// Of all legs, at most: this one ends by its time or by its bytes, those to come by their time.
@@ -137,12 +141,9 @@ mod tests {
             ..job::Progress::default()
         };
         let line = progress.line(&now(0, 2.0, 20));
-        assert!(
-            line.starts_with("1/2 seq_read   2 s, 68 s left   10/s (read 10  write 0)"),
-            "{line}"
-        );
-        assert!(line.contains("10 MiB/s, 20 MiB moved   p50 1.0 ms  p99 2.0 ms"), "{line}");
+        assert!(line.starts_with("1/2 seq_read  2 s, 68 s left  10/s  10 MiB/s"), "{line}");
+        assert!(line.contains("10 MiB/s, 20 MiB moved  p50 1.0 ms p99 2.0 ms"), "{line}");
         let line = progress.line(&now(1, 1.0, 1));
-        assert!(line.starts_with("2/2 rand_read   1 s, 59 s left   1/s"), "{line}");
+        assert!(line.starts_with("2/2 rand_read  1 s, 59 s left  1/s"), "{line}");
     }
 }

@@ -120,7 +120,7 @@ fn or_dash(seconds: Option<Seconds>) -> String {
 fn about_leg(leg: &Measured) -> String {
     let flush = leg.flush.map_or(String::new(), |s| format!(", the final flush took {s}"));
     format!(
-        "{}: {} operations in {}{flush}; {}, {}, seed {:x}",
+        "{}: {} operations in {}{flush}; {}, {}, seed {}",
         leg.profile.name,
         leg.operations(),
         leg.elapsed,
