@@ -1,169 +1,68 @@
 //! `loadline probe disk`: one run by hand, through the same worker as the daemon's.
 
+mod arguments;
 mod progress;
 mod table;
+mod work;
 
 use std::io::{IsTerminal, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use clap::{Args, ValueEnum};
 
-use super::{EXIT_FAULT, EXIT_USAGE, Failure};
+use super::{EXIT_FAULT, Failure};
 use crate::base::clock::{Clock, SystemClock};
-use crate::base::units::{Bytes, MIB, Ratio, Seconds};
+use crate::base::units::{Bytes, MIB, Seconds};
 use crate::config::settings::TargetSettings;
 use crate::daemon;
 use crate::daemon::probing::INSPECT_DEADLINE;
 use crate::daemon::targets::target_of;
 use crate::host::roots::Roots;
-use crate::model::job::{
-    Access, Backing, EngineKind, Job, Place, Profile, Region, Run, Target, Task, WIRE_VERSION,
-};
+use crate::model::job::{Access, Backing, Job, Place, Region, Run, Target, Task, WIRE_VERSION};
 use crate::model::outcome::{Done, Inspection, Outcome, Reply};
-use crate::probe::disk::{self, Preset};
+use crate::probe::disk;
+use crate::probe::fio::json;
 use crate::schedule::turn::{Turn, TurnGuard};
 use crate::worker::parent::ProcessRunner;
 use crate::worker::{Ended, Runner, Stop};
+pub(super) use arguments::DiskArguments;
+use arguments::Format;
 use progress::Progress;
+use work::Work;
 
 /// A one-shot command waits this long for another loadline.
 const TURN_WAIT: Duration = Duration::from_secs(30);
-const FILE_DEFAULT: Bytes = Bytes(512 * MIB);
-/// More than this is written only with `--yes`.
-const WRITES_WITHOUT_ASKING: Bytes = Bytes(16 << 30);
-/// Laying the file out, opening, draining and flushing may take this long on top of the run.
+/// Opening, draining and flushing may take this long on top of the run, and of laying the file out.
 const GRACE: Duration = Duration::from_secs(180);
+/// Slowest disk on which a file of any size is still laid out in time.
+const LAYOUT_BYTES_PER_SECOND: f64 = 10e6;
 /// Free space that a run by hand leaves.
 const RESERVE: Bytes = Bytes(256 * MIB);
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-#[value(rename_all = "snake_case")]
-enum ProfileName {
-    SeqRead,
-    SeqWrite,
-    RandRead,
-    RandRw,
-    RandWrite,
-}
-
-impl ProfileName {
-    fn preset(self) -> Preset {
-        match self {
-            ProfileName::SeqRead => Preset::SeqRead,
-            ProfileName::SeqWrite => Preset::SeqWrite,
-            ProfileName::RandRead => Preset::RandRead,
-            ProfileName::RandRw => Preset::RandRw,
-            ProfileName::RandWrite => Preset::RandWrite,
-        }
-    }
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-#[value(rename_all = "snake_case")]
-enum EngineName {
-    IoUring,
-    Threads,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
-enum Format {
-    Table,
-    Json,
-}
-
-const EXAMPLES: &str = "\
-Examples:
-  loadline probe disk --target /srv --profile rand_rw
-  loadline probe disk --target /srv --profile seq_read --runtime 10s --format json
-  loadline probe disk --target /dev/disk/by-id/wwn-0x5000c500a1b2c3d4 --profile rand_read";
-
-#[derive(Debug, Args)]
-#[command(after_help = EXAMPLES)]
-pub(super) struct DiskArguments {
-    /// Directory to work in through an unnamed file, or raw device to read [default: the current one]
-    #[arg(long, value_name = "DIR", default_value = ".")]
-    target: PathBuf,
-    /// Shape of the workload
-    #[arg(long, value_enum, default_value = "rand_read")]
-    profile: ProfileName,
-    /// Share of reads, 0 to 1
-    #[arg(long, value_name = "SHARE")]
-    reads: Option<f64>,
-    /// Size of an operation, like 4k
-    #[arg(long, value_name = "SIZE")]
-    block_size: Option<Bytes>,
-    /// Operations in flight per job
-    #[arg(long, value_name = "N")]
-    depth: Option<u32>,
-    /// Independent jobs over parts of the file
-    #[arg(long, value_name = "N")]
-    jobs: Option<u32>,
-    /// How long, like 10s [default: 60s]
-    #[arg(long, value_name = "TIME")]
-    runtime: Option<Seconds>,
-    /// Time before that counts, like 2s
-    #[arg(long, value_name = "TIME")]
-    ramp: Option<Seconds>,
-    /// Most bytes moved [default: 16GiB]
-    #[arg(long, value_name = "SIZE")]
-    bytes: Option<Bytes>,
-    /// Size of the unnamed file [default: 512MiB]
-    #[arg(long, value_name = "SIZE")]
-    size: Option<Bytes>,
-    /// Run through the page cache where the file system knows no direct I/O
-    #[arg(long)]
-    buffered: bool,
-    /// Forces an engine [default: the first that works]
-    #[arg(long, value_enum)]
-    engine: Option<EngineName>,
-    /// Seed of offsets and data [default: another each time]
-    #[arg(long, value_name = "N")]
-    seed: Option<u64>,
-    /// How to print the result
-    #[arg(long, value_enum, default_value = "table")]
-    format: Format,
-    /// Write more than 16 GiB without asking
-    #[arg(long)]
-    yes: bool,
-}
-
 pub(super) fn run(arguments: DiskArguments, out: &mut dyn Write) -> Result<(), Failure> {
-    let profile = profile(&arguments)?;
+    let work = Work::of(&arguments)?;
     let target = target(&arguments.target)?;
     let state = daemon::state::directory(|name| std::env::var(name).ok())
         .unwrap_or_else(|_| std::env::temp_dir());
     let runner = ProcessRunner::new(Arc::new(SystemClock));
     let stop = stop_on_interrupt()?;
+    for note in &work.notes {
+        let _ = writeln!(std::io::stderr(), "{note}");
+    }
     let inspection = inspect(&runner, &target, &stop)?;
-    if inspection.backing == Backing::Memory && profile.direct {
+    if inspection.backing == Backing::Memory && !arguments.buffered {
         let text = format!("{} is memory, not a disk: choose another --target", target.name);
         return Err(Failure { code: EXIT_FAULT, text });
     }
-    let progress = Progress::new(std::io::stderr().is_terminal(), &profile);
-    progress.headline(&table::headline(&target, &inspection, &profile));
+    let progress = Progress::new(std::io::stderr().is_terminal(), &work.legs);
+    for line in table::headlines(&target, &inspection, &work.legs) {
+        progress.headline(&line);
+    }
     let turn = wait_for_turn(&state)?;
-    let run = Run {
-        kind: disk::KIND.name.into(),
-        region: match target.place {
-            Place::Directory(_) => Region::Unnamed(arguments.size.unwrap_or(FILE_DEFAULT)),
-            Place::Device(_) => Region::WholeDevice,
-        },
-        target,
-        legs: vec![profile.clone()],
-        engine: arguments.engine.map(|engine| match engine {
-            EngineName::IoUring => EngineKind::IoUring,
-            EngineName::Threads => EngineKind::Threads,
-        }),
-        seed: arguments.seed.unwrap_or_else(|| SystemClock.now().wall.as_nanos() as u64),
-        devices: inspection.devices,
-        reserve: RESERVE,
-        procfs: Roots::default().procfs,
-        quiet: Seconds(1.0),
-    };
-    let deadline = (profile.runtime.duration() + profile.ramp.duration()) + GRACE;
+    let deadline = deadline(&work);
+    let run = run_of(work, target, inspection);
     let job = Job { v: WIRE_VERSION, polite: false, task: Task::Run(run) };
     let ended = runner.run(&job, deadline, &stop, &mut |what| progress.take(what));
     drop(turn);
@@ -171,35 +70,27 @@ pub(super) fn run(arguments: DiskArguments, out: &mut dyn Write) -> Result<(), F
     print(ended, arguments.format, out)
 }
 
-/// The profile with what was asked for in its place.
-fn profile(arguments: &DiskArguments) -> Result<Profile, Failure> {
-    let usage = |text: String| Failure { code: EXIT_USAGE, text };
-    let shape = disk::shape(arguments.profile.preset());
-    let base =
-        shape.legs.first().map(disk::full).ok_or_else(|| usage("an empty profile".into()))?;
-    let reads = arguments.reads.map_or(base.reads, Ratio);
-    let profile = Profile {
-        reads,
-        block: arguments.block_size.unwrap_or(base.block),
-        depth: arguments.depth.unwrap_or(base.depth),
-        jobs: arguments.jobs.unwrap_or(base.jobs),
-        runtime: arguments.runtime.unwrap_or(base.runtime),
-        ramp: arguments.ramp.unwrap_or(base.ramp),
-        bytes_max: arguments.bytes.unwrap_or(base.bytes_max),
-        flush: reads.0 < 1.0,
-        direct: !arguments.buffered,
-        ..base.clone()
-    };
-    let of = |p: &Profile| (p.access, p.reads, p.block);
-    let custom = of(&profile) != of(&base);
-    let profile = Profile { name: if custom { "custom".into() } else { base.name }, ..profile };
-    disk::check(&profile)
-        .map_err(|(key, text)| usage(format!("--{}: {text}", key.replace('_', "-"))))?;
-    let writes = profile.written_bytes_max();
-    if writes > WRITES_WITHOUT_ASKING && !arguments.yes {
-        return Err(usage(format!("this may write {writes}: add --yes, or set --bytes")));
+fn deadline(work: &Work) -> Duration {
+    let legs = work.legs.iter().map(|leg| leg.runtime.0 + leg.ramp.0).sum::<f64>();
+    Seconds(legs + work.size.0 as f64 / LAYOUT_BYTES_PER_SECOND).duration() + GRACE
+}
+
+fn run_of(work: Work, target: Target, inspection: Inspection) -> Run {
+    Run {
+        kind: disk::KIND.name.into(),
+        region: match target.place {
+            Place::Directory(_) => Region::Unnamed(work.size),
+            Place::Device(_) => Region::WholeDevice,
+        },
+        target,
+        legs: work.legs,
+        engine: work.engine,
+        seed: work.seed.unwrap_or_else(|| SystemClock.now().wall.as_nanos() as u64),
+        devices: inspection.devices,
+        reserve: RESERVE,
+        procfs: Roots::default().procfs,
+        quiet: Seconds(1.0),
     }
-    Ok(profile)
 }
 
 /// Sequential and random are words in the table.
@@ -306,6 +197,7 @@ fn print(ended: Ended, format: Format, out: &mut dyn Write) -> Result<(), Failur
         }
         Ended::Hung(_) => Outcome::Hung { text: "the target does not answer".into() },
     };
+    let error = json::error_of(&outcome);
     let (done, failure): (Option<Box<Done>>, Option<String>) = match outcome {
         Outcome::Done(done) => (Some(done), None),
         Outcome::Failed { fault, partial } => {
@@ -317,11 +209,26 @@ fn print(ended: Ended, format: Format, out: &mut dyn Write) -> Result<(), Failur
         Outcome::Hung { text } => (None, Some(text)),
     };
     if let Some(done) = done {
-        let text = match format {
-            Format::Table => table::results(&done),
-            Format::Json => serde_json::to_string_pretty(&done).context("the result as JSON")?,
-        };
-        writeln!(out, "{text}").context("standard output")?;
+        writeln!(out, "{}", shown(&done, format, error)?).context("standard output")?;
     }
     failure.map_or(Ok(()), |text| Err(Failure { code: EXIT_FAULT, text }))
+}
+
+/// The result as text. Only the result goes to standard output: what else there is to say of it goes
+/// beside a table on a terminal, and to standard error where a program reads the output.
+fn shown(done: &Done, format: Format, error: i32) -> Result<String, anyhow::Error> {
+    let pretty = |value: &serde_json::Value| {
+        serde_json::to_string_pretty(value).context("the result as JSON")
+    };
+    match format {
+        Format::Table if std::io::stdout().is_terminal() => Ok(table::for_people(done)),
+        Format::Table => {
+            for line in table::remarks(done) {
+                let _ = writeln!(std::io::stderr(), "{line}");
+            }
+            Ok(table::tab_separated(done))
+        }
+        Format::Json => pretty(&serde_json::to_value(done).context("the result as JSON")?),
+        Format::FioJson => pretty(&json::report(done, SystemClock.now().wall, error)),
+    }
 }

@@ -89,7 +89,8 @@ fn look(path: &Path) -> std::io::Result<Look> {
     })
 }
 
-fn content(path: &Path) -> Result<Vec<u8>, Fault> {
+/// All of a regular file, cut behind what a configuration may be long; never waits for a pipe.
+pub fn content(path: &Path) -> Result<Vec<u8>, Fault> {
     let fault = |e: &std::io::Error| Fault::os(path.display(), e);
     // A named pipe would block the open until somebody writes to it.
     let flags = rustix::fs::OFlags::NONBLOCK.bits() as i32;

@@ -164,12 +164,20 @@ fn configured(
         let (name, target) = (&typed.name, &typed.target);
         entry.refuse(format!("probe `{name}` writes, and target `{target}` is only read"))
     })?;
+    if let (Some(span), Some(ballast)) = (shape.span(), targets[target].ballast)
+        && span > ballast
+    {
+        let (name, target) = (&typed.name, &typed.target);
+        let text =
+            format!("probe `{name}` works on {span}, and `ballast` of `{target}` is {ballast}");
+        return Err(entry.refuse(text));
+    }
     Ok(PlannedProbe {
         name: Arc::from(typed.name.as_str()),
         kind,
         every: typed.every.unwrap_or(shape.every),
+        engine: typed.engine.or(shape.engine),
         shape,
         target,
-        engine: typed.engine,
     })
 }

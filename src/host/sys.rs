@@ -10,6 +10,9 @@ use rustix::io::Errno;
 use rustix::ioctl;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
+use crate::base::units::Seconds;
+use crate::model::spread::ProcessUse;
+
 // Extents of files (Documentation/filesystems/fiemap.rst).
 
 const EXTENTS_PER_CALL: usize = 128;
@@ -288,6 +291,24 @@ pub fn forbidden_calls() -> &'static [i64] {
         libc::SYS_clock_adjtime,
         libc::SYS_acct,
     ]
+}
+
+/// What this process used so far, all its threads together: getrusage(2).
+pub fn usage() -> ProcessUse {
+    let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: the kernel fills in one `rusage`, for which there is room.
+    unsafe { libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr()) };
+    // SAFETY: it is plain integers, and zeros are a value of each.
+    let usage = unsafe { usage.assume_init() };
+    let seconds = |t: libc::timeval| Seconds(t.tv_sec as f64 + t.tv_usec as f64 / 1e6);
+    let count = |n: libc::c_long| u64::try_from(n).unwrap_or(0);
+    ProcessUse {
+        user: seconds(usage.ru_utime),
+        system: seconds(usage.ru_stime),
+        context_switches: count(usage.ru_nvcsw) + count(usage.ru_nivcsw),
+        major_faults: count(usage.ru_majflt),
+        minor_faults: count(usage.ru_minflt),
+    }
 }
 
 fn done(result: libc::c_long) -> io::Result<()> {

@@ -108,6 +108,9 @@ pub struct Profile {
     pub bytes_max: Bytes,
     /// Bound on operations, where one is set.
     pub operations_max: Option<u64>,
+    /// Works on so much from the start of the region; `None`: on all of it.
+    #[serde(default)]
+    pub span: Option<Bytes>,
     /// O_DSYNC on every write: what a commit feels.
     pub sync: bool,
     /// Flush at the end of a leg that wrote; its time is reported and included.
@@ -309,6 +312,7 @@ mod tests {
             ramp: Seconds(0.0),
             bytes_max: Bytes(32 << 20),
             operations_max: Some(10),
+            span: None,
             sync: false,
             flush: true,
             direct: true,

@@ -5,3 +5,4 @@ pub mod load;
 pub mod metric;
 pub mod outcome;
 pub mod snapshot;
+pub mod spread;

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::job::{Backing, Device, EngineKind, Profile};
+use super::spread::{ProcessUse, Requests, Spread};
 use crate::base::clock::Moment;
 use crate::base::fault::{Fault, FaultKind};
 use crate::base::stats::Histogram;
@@ -210,6 +211,9 @@ pub struct Direction {
     /// `(q, seconds)`, only those with at least 10 / (1 - q) operations behind them.
     pub latency: Vec<(f64, Seconds)>,
     pub durations: Histogram,
+    /// Absent where nothing was measured.
+    #[serde(default)]
+    pub spread: Option<Spread>,
 }
 
 impl Measured {
@@ -253,6 +257,13 @@ pub struct DeviceUse {
     pub queue: f64,
     pub read_bytes: Bytes,
     pub written_bytes: Bytes,
+    #[serde(default)]
+    pub reads: Requests,
+    #[serde(default)]
+    pub writes: Requests,
+    /// Time that requests waited and were served, summed over all of them.
+    #[serde(default)]
+    pub queue_time: Seconds,
 }
 
 /// Validity of a run; each is a series of `loadline_probe_flag`. `None` = can't be known here.
@@ -295,6 +306,9 @@ pub struct Cost {
     /// The larger of what the probe wrote and what its leaf devices did (journals, copies).
     pub written_bytes: Bytes,
     pub cpu: Seconds,
+    /// Of the legs alone, as the kernel accounts a process.
+    #[serde(default)]
+    pub process: ProcessUse,
 }
 
 /// The host as the last windows saw it, own runs left out: what the guard decides on.

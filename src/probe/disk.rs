@@ -1,17 +1,22 @@
 //! Kind `disk`: a profile on a directory or a raw device, in the small size that a monitor runs
 //! every few hours, or in full.
 
+use std::path::{Path, PathBuf};
+
 use serde::Deserialize;
 
 use super::latency::complain;
-use super::{Kind, Shape, metrics, run};
+use super::{Kind, Shape, fio, metrics, run};
 use crate::base::units::{Bytes, GIB, KIB, MIB, Ratio, Seconds};
+use crate::config::complaint::Complaint;
+use crate::config::document::Section;
 use crate::config::read;
 use crate::model::job::{Access, Profile};
 
 pub static KIND: Kind = Kind {
     name: "disk",
-    help: "throughput and latency: seq_read, seq_write, rand_read, rand_rw, rand_write, or your own",
+    help: "throughput and latency: seq_read, seq_write, rand_read, rand_rw, rand_write, your own, \
+           or an fio job file (`fio_job: /etc/loadline/job.fio`)",
     example: "disk:\n  profile: rand_read\n  access: random\n  reads: 100%\n  block_size: 4KiB\n  \
               depth: 4\n  jobs: 2\n  runtime: 3s\n  ramp: 0s\n  bytes: 16GiB\n  sync: false\n  \
               flush: false\n  direct: true\n",
@@ -21,6 +26,9 @@ pub static KIND: Kind = Kind {
             Some(section) => section.read()?,
             None => Options::default(),
         };
+        if let Some(path) = &options.fio_job {
+            return options.shape_of_job(path, section);
+        }
         options.shape().map_err(|(key, text)| complain(section, key, text))
     },
     run: |run, watch| run::storage(run, &run::Rules { flags_of_length: true }, watch),
@@ -76,6 +84,7 @@ impl Preset {
             ramp: Seconds(0.0),
             bytes_max: Bytes(bytes_max),
             operations_max: None,
+            span: None,
             sync: false,
             flush: reads < 1.0,
             direct: true,
@@ -110,6 +119,7 @@ fn shape_of(profile: Profile) -> Shape {
             profile.depth
         ),
         legs: vec![profile],
+        engine: None,
     }
 }
 
@@ -118,12 +128,14 @@ const BLOCK_BYTES: std::ops::RangeInclusive<u64> = 512..=16 * MIB;
 /// Of everything in flight: it is memory of the worker.
 const IN_FLIGHT_BYTES_MAX: u64 = 256 * MIB;
 const IN_FLIGHT_MAX: u32 = 1024;
-const RUNTIME_SECONDS_MAX: f64 = 3600.0;
+pub(super) const RUNTIME_SECONDS_MAX: f64 = 3600.0;
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct Options {
-    profile: Preset,
+    profile: Option<Preset>,
+    /// An fio job file with one section, by its absolute path.
+    fio_job: Option<PathBuf>,
     access: Option<Access>,
     #[serde(deserialize_with = "read::optional")]
     reads: Option<Ratio>,
@@ -147,7 +159,7 @@ pub type Wrong = (&'static str, String);
 
 impl Options {
     fn shape(&self) -> Result<Shape, Wrong> {
-        let base = self.profile.profile();
+        let base = self.profile.unwrap_or_default().profile();
         let reads = self.reads.unwrap_or(base.reads);
         let mut profile = Profile {
             access: self.access.unwrap_or(base.access),
@@ -170,6 +182,59 @@ impl Options {
             profile.name = "custom".into();
         }
         Ok(shape_of(profile))
+    }
+}
+
+impl Options {
+    /// What an fio job file asks for, within the rules of any other probe: a bound on what is
+    /// written, and the target's own place.
+    fn shape_of_job(&self, path: &Path, at: Option<&Section<'_>>) -> Result<Shape, Complaint> {
+        let wrong = |key: &str, text: &str| complain(at, key, text.to_owned());
+        if let Some(key) = self.written_beside() {
+            return Err(wrong(key, "stands in the fio job file: only `bytes` may go beside it"));
+        }
+        if !path.is_absolute() {
+            return Err(wrong("fio_job", "write the whole path, from `/` on"));
+        }
+        let mut job = fio::load(path, &[])?;
+        let (Some(mut leg), true) = (job.legs.pop(), job.legs.is_empty()) else {
+            return Err(wrong("fio_job", "a probe is one workload: one section in a file"));
+        };
+        if job.seed.is_some() {
+            let text = "the daemon draws other offsets each time: leave out `randseed` and \
+                        `randrepeat=1`";
+            return Err(wrong("fio_job", text));
+        }
+        if let Some(bytes) = self.bytes {
+            leg.bytes_max = leg.bytes_max.min(bytes);
+        }
+        if leg.written_bytes_max() == Bytes(u64::MAX) {
+            let text = "it writes for a time, without a bound: add `bytes: 64MiB`, or so";
+            return Err(wrong("fio_job", text));
+        }
+        check(&leg).map_err(|(key, text)| complain(at, key, text))?;
+        for note in &job.notes {
+            tracing::info!("{note}");
+        }
+        Ok(Shape { engine: Some(job.engine), ..shape_of(leg) })
+    }
+
+    /// The first option beside `fio_job` that would say the same thing twice.
+    fn written_beside(&self) -> Option<&'static str> {
+        let written = [
+            ("profile", self.profile.is_some()),
+            ("access", self.access.is_some()),
+            ("reads", self.reads.is_some()),
+            ("block_size", self.block_size.is_some()),
+            ("depth", self.depth.is_some()),
+            ("jobs", self.jobs.is_some()),
+            ("runtime", self.runtime.is_some()),
+            ("ramp", self.ramp.is_some()),
+            ("sync", self.sync.is_some()),
+            ("flush", self.flush.is_some()),
+            ("direct", self.direct.is_some()),
+        ];
+        written.into_iter().find(|(_, is)| *is).map(|(key, _)| key)
     }
 }
 
@@ -221,6 +286,7 @@ pub fn check(profile: &Profile) -> Result<(), Wrong> {
 mod tests {
     use super::*;
     use crate::config::document::Document;
+    use crate::model::job::EngineKind;
 
     fn read(text: &str) -> Result<Shape, String> {
         let document = Document::parse("test", text).unwrap();
@@ -276,6 +342,35 @@ mod tests {
             let text = read(&format!("disk: {{{options}}}")).unwrap_err();
             assert!(text.contains(&format!("`{key}`")), "{options}: {text}");
         }
+    }
+
+    /// Writes a job file and reads a probe that names it.
+    fn with_job(job: &str, more: &str) -> Result<Shape, String> {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("job.fio");
+        std::fs::write(&path, job).unwrap();
+        read(&format!("disk: {{fio_job: {}{more}}}", path.display()))
+    }
+
+    #[test]
+    fn a_job_file_makes_a_probe_within_the_rules_of_any_other() {
+        let job = "[commit]\nrw=randwrite\nsize=16m\ndirect=1\nioengine=libaio\niodepth=4\n";
+        let shape = with_job(job, "").unwrap();
+        assert_eq!(shape.engine, Some(EngineKind::Aio));
+        assert_eq!((shape.profile.as_str(), shape.every), ("commit", Seconds(6.0 * 3600.0)));
+        assert_eq!(shape.legs[0].written_bytes_max(), Bytes(16 * MIB));
+        let bounded = with_job(job, ", bytes: 1MiB").unwrap();
+        assert_eq!(bounded.legs[0].written_bytes_max(), Bytes(MIB));
+
+        let timed = format!("{job}time_based\nruntime=3\n");
+        assert!(with_job(&timed, "").unwrap_err().contains("`bytes: 64MiB`"));
+        assert!(with_job(&timed, ", bytes: 8MiB").is_ok());
+        assert!(with_job(job, ", depth: 4").unwrap_err().starts_with("`depth`"));
+        let two = format!("{job}[two]\nstonewall\nsize=1m\ndirect=1\nioengine=libaio\n");
+        assert!(with_job(&two, "").unwrap_err().contains("one section"));
+        assert!(with_job(&format!("{job}randseed=1\n"), "").unwrap_err().contains("randseed"));
+        assert!(read("disk: {fio_job: job.fio}").unwrap_err().contains("whole path"));
+        assert!(with_job("[a]\nfilename=/x\n", "").unwrap_err().contains("--target"));
     }
 
     #[test]

@@ -6,8 +6,10 @@ use std::time::Duration;
 
 use super::cpu::{self, Shares, Throttle};
 use crate::base::units::{Bytes, Ratio, Seconds};
+use crate::host::sys;
 use crate::model::job::Run;
 use crate::model::outcome::{Cost, DeviceUse, Evidence, Flags, Measured, per_second};
+use crate::model::spread::ProcessUse;
 use crate::workload::Watch;
 use crate::workload::devices::Window;
 use crate::workload::drive::Moved;
@@ -32,6 +34,7 @@ pub struct Observer<'a> {
     window: Window,
     throttle: Option<Throttle>,
     cpu: cpu::Reading,
+    process: ProcessUse,
 }
 
 /// What a run moved, and what was seen of it.
@@ -49,7 +52,8 @@ impl<'a> Observer<'a> {
         let before = quiet(run, watch);
         let throttle = Throttle::find();
         let cpu = cpu::take(&run.procfs, throttle.as_ref());
-        Self { run, before, window: Window::open(&run.devices), throttle, cpu }
+        let process = sys::usage();
+        Self { run, before, window: Window::open(&run.devices), throttle, cpu, process }
     }
 
     /// Counts what the legs did, which moved `moved`; then watches the quiet after reads.
@@ -58,6 +62,7 @@ impl<'a> Observer<'a> {
         let devices = self.window.so_far();
         let later = cpu::take(&self.run.procfs, self.throttle.as_ref());
         let shares = self.cpu.until(&later, elapsed);
+        let process = sys::usage().since(&self.process);
         let sum = |of: fn(&DeviceUse) -> Bytes| devices.iter().map(|d| of(d).0).sum::<u64>();
         let (read, written) = (sum(|d| d.read_bytes), sum(|d| d.written_bytes));
         let all_seen = self.window.sees_all() && devices.len() == self.run.devices.len();
@@ -87,6 +92,7 @@ impl<'a> Observer<'a> {
             read_bytes: moved.read,
             written_bytes: Bytes(moved.written.0.max(at_devices)),
             cpu: shares.process,
+            process,
         };
         Seen { evidence, cost, cpu_limited: is_cpu_limited(&shares) }
     }

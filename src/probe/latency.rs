@@ -69,6 +69,7 @@ impl Options {
         let writes = self.leg("latency_commit", Ratio(0.0), self.writes);
         Ok(Shape {
             legs: [reads, writes].into_iter().flatten().collect(),
+            engine: None,
             every: Seconds(30.0),
             exempt_from_gate: true,
             quiet: Seconds(0.0),
@@ -92,6 +93,7 @@ impl Options {
             ramp: Seconds(0.0),
             bytes_max: Bytes(operations.saturating_mul(self.block_size.0)),
             operations_max: Some(operations),
+            span: None,
             sync: reads.0 < 1.0,
             flush: false,
             direct: self.direct,

@@ -247,6 +247,7 @@ mod tests {
             latency_mean: Some(Seconds(0.01)),
             latency: vec![(0.5, Seconds(0.009)), (0.95, Seconds(0.02))],
             durations: Histogram::new(DURATION_BOUNDS),
+            spread: None,
         };
         let leg = Measured {
             profile: shape(Preset::RandRead).legs.remove(0),

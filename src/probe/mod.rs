@@ -3,13 +3,14 @@
 
 mod cpu;
 pub mod evidence;
+pub mod fio;
 pub mod metrics;
 mod run;
 
-use crate::base::units::{Rate, Seconds};
+use crate::base::units::{Bytes, Rate, Seconds};
 use crate::config::complaint::Complaint;
 use crate::config::document::Section;
-use crate::model::job::{Profile, Run};
+use crate::model::job::{EngineKind, Profile, Run};
 use crate::model::metric::Desc;
 use crate::model::outcome::Outcome;
 use crate::workload::Watch;
@@ -48,6 +49,8 @@ pub fn kind(name: &str) -> Option<&'static Kind> {
 pub struct Shape {
     /// In the order in which they run.
     pub legs: Vec<Profile>,
+    /// Forced by the options themselves; `None` takes the probe's `engine`, else the ladder.
+    pub engine: Option<EngineKind>,
     /// Default interval.
     pub every: Seconds,
     /// Runs on a busy device too.
@@ -81,6 +84,11 @@ impl Shape {
             leg.depth = (depth as u32).clamp(1, leg.depth.max(1));
         }
         self
+    }
+
+    /// What a file must hold at least; `None` where any size will do.
+    pub fn span(&self) -> Option<Bytes> {
+        self.legs.iter().filter_map(|leg| leg.span).max()
     }
 
     pub fn writes_anything(&self) -> bool {
@@ -117,7 +125,7 @@ mod tests {
     fn a_slow_disk_gets_a_short_queue() {
         let shape = (disk::KIND.read)(None).unwrap();
         let mut deep = shape.clone();
-        deep.legs[0].block = crate::base::units::Bytes(1 << 20);
+        deep.legs[0].block = Bytes(1 << 20);
         deep.legs[0].jobs = 1;
         deep.legs[0].depth = 32;
         assert_eq!(deep.clone().within(Rate(80e6)).legs[0].depth, 7);

@@ -254,6 +254,7 @@ mod tests {
                 ramp: Seconds(0.0),
                 bytes_max: Bytes(1 << 30),
                 operations_max: None,
+                span: None,
                 sync: false,
                 flush: false,
                 direct: true,

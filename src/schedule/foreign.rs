@@ -55,6 +55,7 @@ mod tests {
             ramp: Seconds(0.0),
             bytes_max: Bytes(GIB),
             operations_max: None,
+            span: None,
             sync: false,
             flush: false,
             direct: true,

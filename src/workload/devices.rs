@@ -3,11 +3,13 @@
 use std::path::Path;
 
 use crate::base::clock::{Clock, Moment, SystemClock};
+use crate::base::counter::grown32;
 use crate::base::units::{Bytes, Seconds};
 use crate::host::roots;
 use crate::model::job::Device;
 use crate::model::load::{Discards, DiskCounters, DiskLoad, Flushes};
 use crate::model::outcome::DeviceUse;
+use crate::model::spread::Requests;
 
 /// Counters of some disks at the instant at which the window was opened.
 #[derive(Clone, Debug)]
@@ -55,12 +57,23 @@ fn used(
     window: Seconds,
 ) -> Option<DeviceUse> {
     let load = DiskLoad::between(before, after, window).ok()?;
+    let requests = |of: fn(&DiskCounters) -> (u64, u64, u64)| {
+        let ((completed, merged, ms), before) = (of(after), of(before));
+        Requests {
+            completed: completed.saturating_sub(before.0),
+            merged: merged.saturating_sub(before.1),
+            time: Seconds(grown32(before.2, ms) as f64 / 1e3),
+        }
+    };
     Some(DeviceUse {
         device: name.to_owned(),
         busy: load.busy,
         queue: load.queue,
         read_bytes: Bytes(after.sectors_read.saturating_sub(before.sectors_read) * 512),
         written_bytes: Bytes(after.sectors_written.saturating_sub(before.sectors_written) * 512),
+        reads: requests(|c| (c.reads, c.reads_merged, c.read_ms)),
+        writes: requests(|c| (c.writes, c.writes_merged, c.write_ms)),
+        queue_time: Seconds(load.queue * window.0),
     })
 }
 
@@ -114,6 +127,8 @@ mod tests {
         let used = used("sda", &before, &after, Seconds(1.0)).unwrap();
         assert_eq!((used.read_bytes, used.written_bytes), (Bytes(80 * 512), Bytes(16 * 512)));
         assert_eq!((used.busy, used.queue), (Ratio(1.0), 1.0));
+        let reads = Requests { completed: 10, merged: 0, time: Seconds(0.5) };
+        assert_eq!((used.reads, used.queue_time), (reads, Seconds(1.0)));
     }
 
     #[test]

@@ -71,7 +71,7 @@ impl<'a> Drive<'a> {
             leg,
             watch,
             chosen: chosen.clone(),
-            pattern: Pattern::new(profile, ground.bytes, seed)?,
+            pattern: Pattern::new(profile, ground.span_of(profile)?, seed)?,
             engine: engine::reopen(&ground.needs(profile), chosen)?,
             filler: Filler::new(seed),
             flights: vec![None; profile.in_flight_max() as usize],

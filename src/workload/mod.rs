@@ -9,6 +9,7 @@ pub mod ground;
 mod layout;
 mod own;
 pub mod pattern;
+mod spread;
 mod tally;
 mod threads;
 mod uring;

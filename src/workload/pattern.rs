@@ -115,6 +115,7 @@ pub(crate) mod tests {
             ramp: Seconds(0.0),
             bytes_max: Bytes(64 << 20),
             operations_max: None,
+            span: None,
             sync: false,
             flush: true,
             direct: false,

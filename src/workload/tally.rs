@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::engine::Completion;
+use super::spread::Recorder;
 use crate::base::stats::Histogram;
 use crate::base::units::{Bytes, Ratio, Seconds};
 use crate::model::job::Progress;
@@ -58,6 +59,7 @@ struct Side {
     /// `None` only if its bounds were wrong.
     exact: Option<hdrhistogram::Histogram<u64>>,
     durations: Histogram,
+    recorder: Recorder,
 }
 
 impl Side {
@@ -68,10 +70,13 @@ impl Side {
             total: Duration::ZERO,
             exact: hdrhistogram::Histogram::new_with_bounds(low, high, DIGITS).ok(),
             durations: Histogram::new(DURATION_BOUNDS),
+            recorder: Recorder::default(),
         }
     }
 
-    fn record(&mut self, latency: Duration) {
+    /// An operation that took `latency` and completed `since` the ramp's end.
+    fn record(&mut self, latency: Duration, since: Duration) {
+        self.recorder.take(latency, since);
         self.operations += 1;
         self.total += latency;
         self.durations.observe(latency.as_secs_f64(), 1);
@@ -88,7 +93,8 @@ impl Side {
         Some(Seconds(self.exact.as_ref()?.value_at_quantile(q) as f64 / 1e9))
     }
 
-    fn direction(&self, block: u64) -> Direction {
+    /// Of operations of `block` bytes, in a leg that took `elapsed`.
+    fn direction(&self, block: u64, elapsed: Duration) -> Direction {
         let mean = |n: u64| Seconds(self.total.as_secs_f64() / n as f64);
         Direction {
             operations: self.operations,
@@ -96,6 +102,7 @@ impl Side {
             latency_mean: (self.operations > 0).then(|| mean(self.operations)),
             latency: QUANTILES.iter().filter_map(|q| Some((*q, self.quantile(*q)?))).collect(),
             durations: self.durations.clone(),
+            spread: self.exact.as_ref().and_then(|exact| self.recorder.spread(exact, elapsed)),
         }
     }
 }
@@ -136,7 +143,7 @@ impl Tally {
         }
         self.last = self.last.max(done.at);
         let side = if write { &mut self.writes } else { &mut self.reads };
-        side.record(done.at.saturating_sub(submitted));
+        side.record(done.at.saturating_sub(submitted), done.at.saturating_sub(self.from));
         let since = done.at.saturating_sub(self.from);
         let interval = (since.as_nanos() / INTERVAL.as_nanos()) as usize;
         if interval < INTERVALS_MAX {
@@ -166,7 +173,8 @@ impl Tally {
     }
 
     pub(super) fn directions(&self) -> (Direction, Direction) {
-        (self.reads.direction(self.block), self.writes.direction(self.block))
+        let elapsed = self.elapsed();
+        (self.reads.direction(self.block, elapsed), self.writes.direction(self.block, elapsed))
     }
 
     /// Operations a second, in whole intervals only.

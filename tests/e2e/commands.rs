@@ -15,6 +15,7 @@ pub const PROMISES: &[Promise] = &[
     Promise::new("each_start_up_fault_has_its_exit_code_and_says_what_to_do", exit_codes),
     Promise::new("check_prints_every_probe_and_its_bytes_a_day", check),
     Promise::new("probe_disk_measures_and_leaves_nothing_behind", probe_disk),
+    Promise::new("an_fio_job_file_is_checked_like_any_other_probe", fio_job),
     Promise::new("an_interrupted_probe_prints_what_is_known_and_leaves_nothing", interrupted),
     Promise::new("clean_gives_the_ballast_back", clean),
     Promise::new("a_full_target_is_skipped_and_never_filled", full_target)
@@ -134,13 +135,52 @@ fn probe_disk() {
         ],
         dir.path(),
     );
-    assert!(table.out.contains("seq_read") && table.out.contains("iB/s"), "{}", table.out);
+    let rows: Vec<Vec<&str>> = table.out.lines().map(|line| line.split('\t').collect()).collect();
+    assert_eq!((rows.len(), rows[0].len(), rows[1].len()), (2, 14, 14), "{}", table.out);
+    assert_eq!(rows[1][..2], ["seq_read", "read"], "a pipe gets a line a direction, with tabs");
+    assert!(rows[1][4].parse::<f64>().unwrap() > 0.0, "{}", table.out);
+    assert!(table.err.contains("seq_read: "), "what else there is to say: {}", table.err);
     assert!(!table.out.contains('\u{1b}'), "no colours into a pipe: {}", table.out);
 
     let bad =
         loadline(&["probe", "disk", "--target", &target, "--profile", "rand_raed"], dir.path());
     assert_eq!(bad.code, Some(2), "{}", bad.err);
     assert!(bad.err.contains("rand_read"), "{}", bad.err);
+    let bad = loadline(&["probe", "disk", "--target", &target, "--depth", "0"], dir.path());
+    assert_eq!(bad.code, Some(2), "{}", bad.err);
+    assert!(bad.err.contains("--depth"), "{}", bad.err);
+}
+
+fn fio_job() {
+    let dir = disk_dir();
+    let job = dir.path().join("job.fio");
+    let config = |more: &str| {
+        format!(
+            "targets: [{{name: t, path: {}, ballast: 64MiB, budget: 1GiB}}]\n\
+             probes: [{{name: job, kind: disk, target: t, disk: {{fio_job: {}{more}}}}}]\n",
+            dir.path().display(),
+            job.display()
+        )
+    };
+    let write = |more: &str| {
+        let text = "[mine]\nrw=randwrite\nbs=8k\nsize=4m\ndirect=1\nioengine=io_uring\niodepth=2\n";
+        std::fs::write(&job, format!("{text}{more}")).unwrap();
+    };
+    let checked = |more: &str| {
+        let path = dir.path().join("c.yml");
+        std::fs::write(&path, config(more)).unwrap();
+        loadline(&["check", "--config", &path.display().to_string()], dir.path())
+    };
+    write("bssplit=4k/50\n");
+    let refused = checked("");
+    assert_eq!(refused.code, Some(3), "{}", refused.err);
+    assert!(refused.err.contains("job.fio:8:1: `bssplit=4k/50`"), "{}", refused.err);
+    write("time_based\nruntime=2\n");
+    let unbounded = checked("");
+    assert!(unbounded.err.contains("c.yml:2:") && unbounded.err.contains("`bytes: "));
+    let bounded = checked(", bytes: 8MiB");
+    assert_eq!(bounded.code, Some(0), "{}", bounded.err);
+    assert!(bounded.out.contains("mine 8 KiB, 1 job x depth 2"), "{}", bounded.out);
 }
 
 fn interrupted() {

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::base::units::{Rate, Seconds};
+use crate::base::units::{Bytes, Rate, Seconds};
 use crate::model::job::{self, Profile, What};
 
 /// The last rates, as bars.
@@ -13,7 +13,7 @@ const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█']
 
 pub(super) struct Progress {
     bar: ProgressBar,
-    total: Seconds,
+    legs: Vec<Profile>,
     seen: RefCell<Seen>,
 }
 
@@ -24,13 +24,12 @@ struct Seen {
 }
 
 impl Progress {
-    pub(super) fn new(on_a_terminal: bool, profile: &Profile) -> Self {
+    pub(super) fn new(on_a_terminal: bool, legs: &[Profile]) -> Self {
         let bar = if on_a_terminal { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
         if let Ok(style) = ProgressStyle::with_template("  {wide_msg}") {
             bar.set_style(style);
         }
-        let total = Seconds(profile.runtime.0 + profile.ramp.0);
-        Self { bar, total, seen: RefCell::default() }
+        Self { bar, legs: legs.to_vec(), seen: RefCell::default() }
     }
 
     pub(super) fn headline(&self, text: &str) {
@@ -55,31 +54,49 @@ impl Progress {
 
     fn line(&self, now: &job::Progress) -> String {
         let mut seen = self.seen.borrow_mut();
+        if now.leg != seen.last.leg {
+            *seen = Seen::default();
+        }
+        let moved = |p: &job::Progress| p.read_bytes.0.saturating_add(p.written_bytes.0);
         let time = (now.elapsed.0 - seen.last.elapsed.0).max(1e-3);
         let rate = |a: u64, b: u64| a.saturating_sub(b) as f64 / time;
         let reads = rate(now.read_operations, seen.last.read_operations);
         let writes = rate(now.write_operations, seen.last.write_operations);
-        let bytes = rate(
-            now.read_bytes.0 + now.written_bytes.0,
-            seen.last.read_bytes.0 + seen.last.written_bytes.0,
-        );
+        let bytes = Rate(rate(moved(now), moved(&seen.last)));
         seen.last = now.clone();
         seen.rates.push(reads + writes);
         let excess = seen.rates.len().saturating_sub(SPARKS);
         seen.rates.drain(..excess);
+        // What a narrow terminal cuts off stands last.
         let mut parts = vec![
-            format!("{:.0} s of {:.0}", now.elapsed.0, self.total.0),
-            format!("{:.0}/s (read {reads:.0}  write {writes:.0})", reads + writes),
-            Rate(bytes).to_string(),
+            format!("{:.0} s, {:.0} s left", now.elapsed.0, self.left(now, moved(now), bytes).0),
+            format!("{:.0}/s", reads + writes),
+            format!("{bytes}, {} moved", Bytes(moved(now))),
         ];
+        if let Some(leg) = self.legs.get(now.leg).filter(|_| self.legs.len() > 1) {
+            parts.insert(0, format!("{}/{} {}", now.leg + 1, self.legs.len(), leg.name));
+        }
         if let (Some(p50), Some(p99)) = (now.latency_p50, now.latency_p99) {
-            parts.push(format!("p50 {p50}  p99 {p99}"));
+            parts.push(format!("p50 {p50} p99 {p99}"));
+        }
+        if reads > 0.0 && writes > 0.0 {
+            parts.push(format!("read {reads:.0} write {writes:.0}"));
         }
         if let (Some(busy), Some(queue)) = (now.device_busy, now.device_queue) {
-            parts.push(format!("busy {busy}  queue {queue:.1}"));
+            parts.push(format!("busy {busy} queue {queue:.1}"));
         }
         parts.push(sparks(&seen.rates));
-        parts.join("   ")
+        parts.join("  ")
+    }
+
+    /// Of all legs, at most: this one ends by its time or by its bytes, those to come by their time.
+    fn left(&self, now: &job::Progress, moved: u64, rate: Rate) -> Seconds {
+        let whole = |leg: &Profile| leg.runtime.0 + leg.ramp.0;
+        let Some(leg) = self.legs.get(now.leg) else { return Seconds(0.0) };
+        let by_time = whole(leg) - now.elapsed.0;
+        let by_bytes = leg.bytes_max.0.saturating_sub(moved) as f64 / rate.0.max(1.0);
+        let to_come: f64 = self.legs.iter().skip(now.leg + 1).map(whole).sum();
+        Seconds(by_time.min(by_bytes).max(0.0) + to_come)
     }
 
     pub(super) fn end(&self) {
@@ -99,10 +116,34 @@ fn sparks(rates: &[f64]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::units::MIB;
+    use crate::probe::disk::{self, Preset};
 
     #[test]
     fn sparks_rise_with_the_rate() {
         assert_eq!(sparks(&[0.0, 50.0, 100.0]), "▁▅█");
         assert_eq!(sparks(&[0.0]), "▁");
+    }
+
+    #[test]
+    fn time_left_ends_at_the_first_bound_and_counts_the_legs_to_come() {
+        let of = |preset| disk::full(&disk::shape(preset).legs[0]);
+        let mut first = of(Preset::SeqRead);
+        first.bytes_max = Bytes(100 * MIB);
+        let progress = Progress::new(false, &[first, of(Preset::RandRead)]);
+        let now = |leg, seconds, mib| job::Progress {
+            leg,
+            elapsed: Seconds(seconds),
+            read_operations: mib,
+            read_bytes: Bytes(mib * MIB),
+            latency_p50: Some(Seconds(0.001)),
+            latency_p99: Some(Seconds(0.002)),
+            ..job::Progress::default()
+        };
+        let line = progress.line(&now(0, 2.0, 20));
+        assert!(line.starts_with("1/2 seq_read  2 s, 68 s left  10/s  10 MiB/s"), "{line}");
+        assert!(line.contains("10 MiB/s, 20 MiB moved  p50 1.0 ms p99 2.0 ms"), "{line}");
+        let line = progress.line(&now(1, 1.0, 1));
+        assert!(line.starts_with("2/2 rand_read  1 s, 59 s left  1/s"), "{line}");
     }
 }

@@ -1,4 +1,4 @@
-//! A run's result for people: columns that also cut well with `awk`.
+//! A run's result: columns with units for people, tab-separated base units for programs.
 
 use comfy_table::{Table, presets};
 
@@ -6,25 +6,27 @@ use crate::base::units::{Rate, Ratio, Seconds};
 use crate::model::job::{Profile, Target};
 use crate::model::outcome::{Direction, Done, Inspection, Measured, per_second};
 
-/// `/srv  xfs on sda1 -> sda   random 4 KiB, 70.0 % reads, 2 jobs x depth 4`
-pub(super) fn headline(target: &Target, inspection: &Inspection, profile: &Profile) -> String {
-    let devices: Vec<&str> = inspection.devices.iter().map(|d| d.name.as_str()).collect();
+/// `/srv  xfs on sda1 -> sda`, then a line for each leg: `rand_rw: random 4 KiB, 70.0 % reads ...`.
+pub(super) fn headlines(target: &Target, seen: &Inspection, legs: &[Profile]) -> Vec<String> {
+    let devices: Vec<&str> = seen.devices.iter().map(|d| d.name.as_str()).collect();
     let under =
         if devices.is_empty() { String::new() } else { format!(" -> {}", devices.join(", ")) };
-    format!(
-        "{}  {} on {}{under}   {} {}, {} reads, {} x depth {}",
-        target.name,
-        inspection.filesystem,
-        inspection.source,
-        super::access(profile.access),
-        profile.block,
-        profile.reads,
-        profile.jobs,
-        profile.depth
-    )
+    let mut lines = vec![format!("{}  {} on {}{under}", target.name, seen.filesystem, seen.source)];
+    lines.extend(legs.iter().map(|leg| {
+        format!(
+            "{}: {} {}, {} reads, {} x depth {}",
+            leg.name,
+            super::access(leg.access),
+            leg.block,
+            leg.reads,
+            leg.jobs,
+            leg.depth
+        )
+    }));
+    lines
 }
 
-pub(super) fn results(done: &Done) -> String {
+pub(super) fn for_people(done: &Done) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
     table.set_header([
@@ -38,20 +40,64 @@ pub(super) fn results(done: &Done) -> String {
         "p99",
         "p99.9",
     ]);
-    for leg in &done.legs {
-        for (name, direction) in [("read", &leg.reads), ("write", &leg.writes)] {
-            if direction.operations > 0 {
-                table.add_row(row(leg, name, direction));
-            }
-        }
+    for (leg, name, direction) in directions(done) {
+        table.add_row(row(leg, name, direction));
     }
     let mut lines = vec![table.trim_fmt(), String::new()];
-    lines.extend(done.legs.iter().map(about_leg));
+    lines.extend(remarks(done));
+    lines.join("\n")
+}
+
+/// What stands beside the numbers.
+pub(super) fn remarks(done: &Done) -> Vec<String> {
+    let mut lines: Vec<String> = done.legs.iter().map(about_leg).collect();
     lines.extend(done.evidence.devices.iter().map(|device| {
         format!("{}: busy {}, queue {:.1}", device.device, device.busy, device.queue)
     }));
     lines.extend(caveats(done));
+    lines
+}
+
+/// A line of names, then one for each leg and direction; a value that isn't known is empty.
+pub(super) fn tab_separated(done: &Done) -> String {
+    let mut lines = vec![
+        "profile\tdirection\toperations\tbytes\toperations_per_second\tbytes_per_second\t\
+         mean_seconds\tp50_seconds\tp95_seconds\tp99_seconds\tp99.9_seconds\tengine\tdirect\tseed"
+            .to_owned(),
+    ];
+    for (leg, name, direction) in directions(done) {
+        let mut cells = vec![
+            leg.profile.name.clone(),
+            name.to_owned(),
+            direction.operations.to_string(),
+            direction.bytes.0.to_string(),
+            format!("{:.3}", per_second(direction.operations as f64, leg.elapsed)),
+            format!("{:.0}", per_second(direction.bytes.0 as f64, leg.elapsed)),
+        ];
+        let latencies = [direction.latency_mean].into_iter().chain(quantiles(direction));
+        cells.extend(latencies.map(|time| time.map_or(String::new(), |s| format!("{:.9}", s.0))));
+        let direct = leg.direct.to_string();
+        cells.extend([leg.engine.label().to_owned(), direct, leg.seed.to_string()]);
+        lines.push(cells.join("\t"));
+    }
     lines.join("\n")
+}
+
+/// Of each leg, the directions in which anything was moved.
+fn directions(done: &Done) -> impl Iterator<Item = (&Measured, &'static str, &Direction)> {
+    done.legs.iter().flat_map(|leg| {
+        [("read", &leg.reads), ("write", &leg.writes)]
+            .into_iter()
+            .filter(|(_, direction)| direction.operations > 0)
+            .map(move |(name, direction)| (leg, name, direction))
+    })
+}
+
+fn quantiles(direction: &Direction) -> impl Iterator<Item = Option<Seconds>> {
+    [0.5, 0.95, 0.99, 0.999].into_iter().map(|q| {
+        let found = direction.latency.iter().find(|(at, _)| (at - q).abs() < 1e-9);
+        found.map(|(_, seconds)| *seconds)
+    })
 }
 
 fn row(leg: &Measured, name: &str, direction: &Direction) -> Vec<String> {
@@ -63,10 +109,7 @@ fn row(leg: &Measured, name: &str, direction: &Direction) -> Vec<String> {
         Rate(per_second(direction.bytes.0 as f64, time)).to_string(),
         or_dash(direction.latency_mean),
     ];
-    for q in [0.5, 0.95, 0.99, 0.999] {
-        let found = direction.latency.iter().find(|(at, _)| (at - q).abs() < 1e-9);
-        cells.push(or_dash(found.map(|(_, seconds)| *seconds)));
-    }
+    cells.extend(quantiles(direction).map(or_dash));
     cells
 }
 
@@ -77,7 +120,7 @@ fn or_dash(seconds: Option<Seconds>) -> String {
 fn about_leg(leg: &Measured) -> String {
     let flush = leg.flush.map_or(String::new(), |s| format!(", the final flush took {s}"));
     format!(
-        "{}: {} operations in {}{flush}; {}, {}, seed {:x}",
+        "{}: {} operations in {}{flush}; {}, {}, seed {}",
         leg.profile.name,
         leg.operations(),
         leg.elapsed,
@@ -119,4 +162,59 @@ fn caveats(done: &Done) -> Vec<String> {
     .filter(|(holds, _)| *holds)
     .map(|(_, text): (bool, String)| format!("note: {text}"))
     .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::units::Bytes;
+    use crate::model::job::EngineKind;
+    use crate::model::outcome::{Cost, Evidence, Flags};
+    use crate::probe::disk::{Preset, shape};
+
+    fn done() -> Done {
+        let reads = Direction {
+            operations: 300,
+            bytes: Bytes(300 * 4096),
+            latency_mean: Some(Seconds(0.0015)),
+            latency: vec![(0.5, Seconds(0.001))],
+            ..Direction::default()
+        };
+        let leg = Measured {
+            profile: shape(Preset::RandRead).legs.remove(0),
+            engine: EngineKind::IoUring,
+            engine_reason: String::new(),
+            direct: true,
+            elapsed: Seconds(3.0),
+            reads,
+            writes: Direction::default(),
+            flush: None,
+            seed: 7,
+            rates: Vec::new(),
+            steady: None,
+            errors: 0,
+            short_operations: 0,
+        };
+        let flags = Flags { short: Some(true), ..Flags::default() };
+        Done { legs: vec![leg], evidence: Evidence::default(), flags, cost: Cost::default() }
+    }
+
+    #[test]
+    fn a_program_gets_a_name_for_each_column_and_no_units() {
+        let text = tab_separated(&done());
+        let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split('\t').collect()).collect();
+        assert_eq!((rows.len(), rows[0].len(), rows[1].len()), (2, 14, 14), "{text}");
+        let of = |name: &str| rows[1][rows[0].iter().position(|n| *n == name).unwrap()];
+        assert_eq!((of("profile"), of("direction")), ("rand_read", "read"));
+        assert_eq!((of("operations_per_second"), of("bytes_per_second")), ("100.000", "409600"));
+        assert_eq!((of("p50_seconds"), of("p99_seconds")), ("0.001000000", ""));
+        assert_eq!((of("engine"), of("direct"), of("seed")), ("io_uring", "true", "7"));
+    }
+
+    #[test]
+    fn a_person_gets_units_and_what_to_do() {
+        let text = for_people(&done());
+        assert!(text.contains("100/s") && text.contains("400 KiB/s"), "{text}");
+        assert!(text.contains("note: it ran for under a second: raise --runtime"), "{text}");
+    }
 }
