@@ -65,6 +65,7 @@ impl ProfileName {
 #[value(rename_all = "snake_case")]
 enum EngineName {
     IoUring,
+    Aio,
     Threads,
 }
 
@@ -155,6 +156,7 @@ pub(super) fn run(arguments: DiskArguments, out: &mut dyn Write) -> Result<(), F
         legs: vec![profile.clone()],
         engine: arguments.engine.map(|engine| match engine {
             EngineName::IoUring => EngineKind::IoUring,
+            EngineName::Aio => EngineKind::Aio,
             EngineName::Threads => EngineKind::Threads,
         }),
         seed: arguments.seed.unwrap_or_else(|| SystemClock.now().wall.as_nanos() as u64),
@@ -206,7 +208,7 @@ fn profile(arguments: &DiskArguments) -> Result<Profile, Failure> {
 fn access(access: Access) -> &'static str {
     match access {
         Access::Sequential => "sequential",
-        Access::Random => "random",
+        Access::Random | Access::RandomMap => "random",
     }
 }
 

@@ -160,7 +160,10 @@ impl Engine for Uring {
         if let Some(flag) = self.in_flight.get_mut(operation.slot) {
             *flag = true;
         }
-        // At once, since its latency counts from now; what isn't taken goes in with the next wait.
+        Ok(())
+    }
+
+    fn submit(&mut self) -> io::Result<()> {
         match self.ring.submit() {
             Ok(_) => Ok(()),
             Err(error) if is_passing(&error) => Ok(()),
