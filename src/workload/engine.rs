@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
+use rustix::fs::OFlags;
 use rustix::io::Errno;
 
 use super::{Watch, aio, threads, uring};
@@ -91,6 +92,7 @@ pub fn choose(
     forced: Option<EngineKind>,
     watch: &dyn Watch,
 ) -> Result<(Box<dyn Engine>, Chosen), Fault> {
+    leave_access_times(needs.file);
     let mut reasons = Vec::new();
     let mut last = Fault::new(FaultKind::Unsupported, "no such engine on this ladder");
     for rung in LADDER.iter().filter(|rung| forced.is_none_or(|kind| kind == rung.kind)) {
@@ -121,6 +123,14 @@ pub fn reopen(needs: &Needs<'_>, chosen: &Chosen) -> Result<Box<dyn Engine>, Fau
     let rung = LADDER.iter().find(|rung| rung.kind == chosen.kind);
     let rung = rung.ok_or_else(|| Fault::new(FaultKind::Internal, "the chosen engine is gone"))?;
     (rung.open)(needs).map_err(|e| Fault::os(format_args!("engine {}", chosen.kind.label()), &e))
+}
+
+/// What is read here was not used by anybody, and noting when would be a write of its own. Only who
+/// owns the file may ask for that (open(2), O_NOATIME); for others nothing is lost.
+fn leave_access_times(file: BorrowedFd<'_>) {
+    if let Ok(flags) = rustix::fs::fcntl_getfl(file) {
+        let _ = rustix::fs::fcntl_setfl(file, flags | OFlags::NOATIME);
+    }
 }
 
 /// How long a wait lasts before the stop flag is looked at again.
@@ -268,6 +278,20 @@ mod tests {
         let file = tempfile::tempfile().unwrap();
         let (_, chosen) = choose(&needs(&file, 4), None, &Ears::default()).unwrap();
         assert_eq!(chosen.kind == LADDER[0].kind, chosen.reason.is_empty());
+    }
+
+    #[test]
+    fn a_probe_leaves_no_access_time() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        file.as_file().set_len(BLOCK as u64).unwrap();
+        let long_ago = std::time::SystemTime::UNIX_EPOCH + Duration::from_secs(1);
+        let times = std::fs::FileTimes::new().set_accessed(long_ago);
+        file.as_file().set_times(times).unwrap();
+        for kind in KINDS {
+            choose(&needs(file.as_file(), 1), Some(kind), &Ears::default()).unwrap();
+            let accessed = file.as_file().metadata().unwrap().accessed().unwrap();
+            assert_eq!(accessed, long_ago, "{kind:?}");
+        }
     }
 
     #[test]
