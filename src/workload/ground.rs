@@ -307,6 +307,23 @@ mod tests {
         assert_eq!(gone.kind, FaultKind::Missing);
     }
 
+    #[test]
+    fn a_profile_keeps_to_its_span_and_none_is_longer_than_the_file() {
+        use crate::model::job::Access;
+        use crate::workload::pattern::tests::profile;
+
+        let file = tempfile::tempfile().unwrap();
+        let ground = Ground::for_test(file.into(), Bytes(1 << 20));
+        let mut reads = profile(Access::Random, 1.0, 4096);
+        assert_eq!(ground.span_of(&reads), Ok(Bytes(1 << 20)));
+        reads.span = Some(Bytes(1 << 16));
+        assert_eq!(ground.span_of(&reads), Ok(Bytes(1 << 16)));
+        reads.span = Some(Bytes(1 << 21));
+        let fault = ground.span_of(&reads).unwrap_err();
+        assert_eq!(fault.kind, FaultKind::Unsupported);
+        assert_eq!(fault.text, "test: 1 MiB, and the profile works on 2 MiB");
+    }
+
     /// Any block device of this machine; only ever looked at or read.
     fn block_device() -> Option<std::path::PathBuf> {
         use std::os::unix::fs::FileTypeExt;
