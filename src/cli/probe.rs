@@ -98,6 +98,7 @@ fn access(access: Access) -> &'static str {
     match access {
         Access::Sequential => "sequential",
         Access::Random => "random",
+        Access::RandomMap => "random (each block once)",
     }
 }
 

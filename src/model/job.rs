@@ -65,7 +65,10 @@ impl Place {
 #[serde(rename_all = "snake_case")]
 pub enum Access {
     Sequential,
+    /// Independent draws: a block may come twice.
     Random,
+    /// Each block once, in random order, before any comes twice.
+    RandomMap,
 }
 
 /// How bytes are moved. Results of different engines are never compared.

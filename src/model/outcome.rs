@@ -193,7 +193,7 @@ pub struct Measured {
     pub writes: Direction,
     pub flush: Option<Seconds>,
     pub seed: u64,
-    /// Operations a second in intervals of 100 ms.
+    /// Operations a second in equal intervals: 100 ms, or that doubled until 700 hold the leg.
     pub rates: Vec<f32>,
     /// fio's slope rule over `rates`: |least-squares slope| under 10 % of the mean per leg.
     pub steady: Option<bool>,

@@ -71,7 +71,7 @@ impl Preset {
         };
         let (block, depth, jobs) = match access {
             Access::Sequential => (MIB, 32, 1),
-            Access::Random => (4 * KIB, 4, 2),
+            Access::Random | Access::RandomMap => (4 * KIB, 4, 2),
         };
         Profile {
             name: self.name().into(),

@@ -1,11 +1,12 @@
 //! Runs the legs of a profile on an open region: keeps the queue full until a bound is met, then
 //! drains, flushes and counts. Latency is total: from submission to completion.
 
+use std::io;
 use std::time::Duration;
 
 use super::engine::{self, Chosen, Completion, Engine, Operation, PATIENCE};
 use super::ground::Ground;
-use super::pattern::{Filler, Pattern};
+use super::pattern::{Filler, Pattern, derived};
 pub use super::tally::Moved;
 use super::tally::{Tally, is_steady};
 use super::{Halt, Watch};
@@ -43,9 +44,17 @@ pub struct Drive<'a> {
     engine: Box<dyn Engine>,
     pattern: Pattern,
     filler: Filler,
-    /// By slot: what is in flight.
-    flights: Vec<Option<Flight>>,
-    issued: u64,
+    slots: Vec<Slot>,
+    /// Slots with nothing in flight; the last comes next.
+    free: Vec<usize>,
+    /// Operations that may still be issued.
+    left: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    job: usize,
+    flight: Option<Flight>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -63,8 +72,9 @@ impl<'a> Drive<'a> {
         watch: &'a dyn Watch,
     ) -> Result<Self, Halt> {
         let profile = leg.profile;
-        // Each leg draws its own offsets and bytes.
-        let seed = leg.seed.wrapping_add(leg.index as u64);
+        let seed = derived(leg.seed, leg.index as u64 + 1);
+        let (count, jobs) = (profile.in_flight_max() as usize, profile.jobs.max(1) as usize);
+        let by_bytes = profile.bytes_max.0.checked_div(profile.block.0).unwrap_or(0);
         ground.file.drop_cache();
         Ok(Self {
             ground,
@@ -74,8 +84,9 @@ impl<'a> Drive<'a> {
             pattern: Pattern::new(profile, ground.span_of(profile)?, seed)?,
             engine: engine::reopen(&ground.needs(profile), chosen)?,
             filler: Filler::new(seed),
-            flights: vec![None; profile.in_flight_max() as usize],
-            issued: 0,
+            slots: (0..count).map(|slot| Slot { job: slot % jobs, flight: None }).collect(),
+            free: (0..count).rev().collect(),
+            left: profile.operations_max.map_or(by_bytes, |most| most.min(by_bytes)),
         })
     }
 
@@ -113,7 +124,7 @@ impl<'a> Drive<'a> {
     fn keep_busy(&mut self, start: Duration, tally: &mut Tally) -> Result<(), Halt> {
         let end = start + (self.leg.profile.ramp.duration() + self.leg.profile.runtime.duration());
         let mut halt = None;
-        let mut completions = Vec::with_capacity(self.flights.len());
+        let mut completions = Vec::with_capacity(self.slots.len());
         let mut published = start;
         loop {
             let now = monotonic();
@@ -121,9 +132,10 @@ impl<'a> Drive<'a> {
                 halt = Some(Halt::stopped());
             }
             if halt.is_none() && now < end {
-                halt = self.fill_queue().err();
+                let filled = self.fill_queue(now);
+                halt = filled.err().map(|error| Fault::os(&self.ground.name, &error).into());
             }
-            if self.flights.iter().all(Option::is_none) {
+            if self.free.len() == self.slots.len() {
                 return halt.map_or(Ok(()), Err);
             }
             if let Err(error) = self.engine.reap(PATIENCE, &mut completions) {
@@ -131,8 +143,8 @@ impl<'a> Drive<'a> {
                 return Err(Fault::os(&self.ground.name, &error).into());
             }
             for done in completions.drain(..) {
-                if let Err(ended) = self.land(&done, tally) {
-                    halt.get_or_insert(ended);
+                if let Err(fault) = self.land(&done, tally) {
+                    halt.get_or_insert(fault.into());
                 }
             }
             if now.saturating_sub(published) >= PUBLISH_EVERY {
@@ -143,57 +155,53 @@ impl<'a> Drive<'a> {
         }
     }
 
-    /// One operation on each free slot, within the bounds on bytes and operations.
-    fn fill_queue(&mut self) -> Result<(), Halt> {
-        let profile = self.leg.profile;
-        let jobs = profile.jobs.max(1) as usize;
-        for slot in 0..self.flights.len() {
-            if self.flights[slot].is_some() {
-                continue;
+    /// One operation on each free slot, within the bounds on bytes and operations; `now` was read
+    /// just before. Reads go to the kernel together, with the wait that follows. New data takes
+    /// longer to make than a fast disk to write it, so it is nobody's latency: what is queued goes
+    /// out first, and a write's clock starts when its data is there.
+    fn fill_queue(&mut self, now: Duration) -> io::Result<()> {
+        let mut waits = false;
+        while self.left > 0
+            && let Some(index) = self.free.pop()
+            && let Some(slot) = self.slots.get_mut(index)
+        {
+            let step = self.pattern.step(slot.job);
+            let mut submitted = now;
+            if step.write {
+                if std::mem::take(&mut waits) {
+                    self.engine.submit()?;
+                }
+                if let Some(buffer) = self.engine.buffer(index) {
+                    self.filler.fill(buffer);
+                }
+                submitted = monotonic();
             }
-            let bytes = (self.issued + 1).saturating_mul(profile.block.0);
-            let bound = profile.operations_max.unwrap_or(u64::MAX);
-            if bytes > profile.bytes_max.0 || self.issued >= bound {
-                break;
+            let operation = Operation { slot: index, offset: step.offset, write: step.write };
+            if let Err(error) = self.engine.queue(operation) {
+                self.free.push(index);
+                return Err(error);
             }
-            let step = self.pattern.step(slot % jobs);
-            if step.write
-                && let Some(buffer) = self.engine.buffer(slot)
-            {
-                self.filler.fill(buffer);
-            }
-            let operation = Operation { slot, offset: step.offset, write: step.write };
-            let submitted = monotonic();
-            let queued = self.engine.queue(operation);
-            queued.map_err(|error| Fault::os(&self.ground.name, &error))?;
-            self.issued += 1;
-            self.flights[slot] = Some(Flight { operation, submitted });
+            slot.flight = Some(Flight { operation, submitted });
+            self.left -= 1;
+            waits = true;
         }
         Ok(())
     }
 
     /// Takes one completion; an error ends the leg.
-    fn land(&mut self, done: &Completion, tally: &mut Tally) -> Result<(), Halt> {
-        let Some(flight) = self.flights.get_mut(done.slot).and_then(Option::take) else {
+    fn land(&mut self, done: &Completion, tally: &mut Tally) -> Result<(), Fault> {
+        let Some(flight) = self.slots.get_mut(done.slot).and_then(|slot| slot.flight.take()) else {
             return Ok(());
         };
+        self.free.push(done.slot);
         let Operation { offset, write, .. } = flight.operation;
-        match done.result {
-            Err(errno) => {
-                tally.take(done, write, flight.submitted);
-                let direction = if write { "write" } else { "read" };
-                let after = tally.moved().operations;
-                let place = format!(
-                    "{}: {direction} at offset {offset} after {after} operations",
-                    self.ground.name
-                );
-                Err(Fault::os(place, &errno.into()).into())
-            }
-            Ok(_) => {
-                tally.take(done, write, flight.submitted);
-                Ok(())
-            }
-        }
+        tally.take(done, write, flight.submitted);
+        let Err(errno) = done.result else { return Ok(()) };
+        let direction = if write { "write" } else { "read" };
+        let after = tally.moved().operations;
+        let name = &self.ground.name;
+        let place = format!("{name}: {direction} at offset {offset} after {after} operations");
+        Err(Fault::os(place, &errno.into()))
     }
 
     fn flush(&self) -> Result<Seconds, Fault> {
@@ -238,7 +246,7 @@ mod tests {
     use crate::workload::pattern::tests::profile;
     use crate::workload::testing::{Ears, on_disk_directory};
 
-    const KINDS: [EngineKind; 2] = [EngineKind::IoUring, EngineKind::Threads];
+    const KINDS: [EngineKind; 3] = [EngineKind::IoUring, EngineKind::Aio, EngineKind::Threads];
 
     fn ground(bytes: u64) -> Ground {
         let file = tempfile::tempfile_in(on_disk_directory()).unwrap();

@@ -4,9 +4,10 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
+use rustix::fs::OFlags;
 use rustix::io::Errno;
 
-use super::{Watch, threads, uring};
+use super::{Watch, aio, threads, uring};
 use crate::base::fault::{Fault, FaultKind};
 use crate::model::job::EngineKind;
 
@@ -32,13 +33,17 @@ pub trait Engine {
     /// The buffer of a slot; `None` while an operation on it is in flight.
     fn buffer(&mut self, slot: usize) -> Option<&mut [u8]>;
 
-    /// Starts an operation, at the latest at the next `reap`.
+    /// Takes an operation for the next `submit` or `reap`; whoever times it reads the clock before.
     ///
     /// # Errors
     /// `EBUSY` where the slot is in flight or is none.
     fn queue(&mut self, operation: Operation) -> io::Result<()>;
 
-    /// Waits up to `patience` for at least one completion and adds what completed to `out`.
+    /// Starts what is queued; what the kernel has no room for goes in with the next `reap`.
+    fn submit(&mut self) -> io::Result<()>;
+
+    /// Starts what is queued, waits up to `patience` for at least one completion, and adds what
+    /// completed to `out`. An error is the engine's; that of an operation is in its completion.
     fn reap(&mut self, patience: Duration, out: &mut Vec<Completion>) -> io::Result<()>;
 }
 
@@ -63,6 +68,7 @@ struct Rung {
 /// Best first.
 const LADDER: &[Rung] = &[
     Rung { kind: EngineKind::IoUring, open: uring::open },
+    Rung { kind: EngineKind::Aio, open: aio::open },
     Rung { kind: EngineKind::Threads, open: threads::open },
 ];
 
@@ -76,6 +82,9 @@ pub struct Chosen {
 
 /// The first engine that reads a block of the file; with `forced`, that one or a fault.
 ///
+/// An engine that the kernel or a policy refuses gives way to the next, whether it is refused when
+/// it is made or at its first call (a filter may let `io_uring_setup` through and nothing else).
+///
 /// # Errors
 /// `Unsupported` when reads of the file itself are refused (direct I/O that isn't), else by errno.
 pub fn choose(
@@ -83,26 +92,28 @@ pub fn choose(
     forced: Option<EngineKind>,
     watch: &dyn Watch,
 ) -> Result<(Box<dyn Engine>, Chosen), Fault> {
+    leave_access_times(needs.file);
     let mut reasons = Vec::new();
     let mut last = Fault::new(FaultKind::Unsupported, "no such engine on this ladder");
     for rung in LADDER.iter().filter(|rung| forced.is_none_or(|kind| kind == rung.kind)) {
-        match (rung.open)(needs) {
-            Ok(mut engine) => {
-                try_read(engine.as_mut(), watch)?;
+        match (rung.open)(needs).and_then(|engine| first_read(engine, watch)) {
+            Ok((engine, Some(read))) => {
+                read.result.map_err(|errno| Fault::os("first read", &errno.into()))?;
                 let reason = match forced {
                     Some(_) => "asked for".to_owned(),
                     None => reasons.join("; "),
                 };
                 return Ok((engine, Chosen { kind: rung.kind, reason }));
             }
+            Ok((_, None)) => {
+                let text = "stopped before the first read came back";
+                return Err(Fault::new(FaultKind::TimedOut, text));
+            }
             Err(error) => {
                 last = Fault::os(format_args!("engine {}", rung.kind.label()), &error);
                 reasons.push(format!("{}: {error}", rung.kind.label()));
             }
         }
-    }
-    if let Some(kind) = forced.filter(|_| reasons.is_empty()) {
-        last.text = format!("engine {}: not built into this version", kind.label());
     }
     Err(last)
 }
@@ -114,24 +125,29 @@ pub fn reopen(needs: &Needs<'_>, chosen: &Chosen) -> Result<Box<dyn Engine>, Fau
     (rung.open)(needs).map_err(|e| Fault::os(format_args!("engine {}", chosen.kind.label()), &e))
 }
 
+/// What is read here was not used by anybody, and noting when would be a write of its own. Only who
+/// owns the file may ask for that (open(2), O_NOATIME); for others nothing is lost.
+fn leave_access_times(file: BorrowedFd<'_>) {
+    if let Ok(flags) = rustix::fs::fcntl_getfl(file) {
+        let _ = rustix::fs::fcntl_setfl(file, flags | OFlags::NOATIME);
+    }
+}
+
 /// How long a wait lasts before the stop flag is looked at again.
 pub const PATIENCE: Duration = Duration::from_millis(50);
 
-/// Reads the file's first block, so that a refusal shows before the clock starts.
-fn try_read(engine: &mut dyn Engine, watch: &dyn Watch) -> Result<(), Fault> {
-    let broken = |error| Fault::os("first read", &error);
-    engine.queue(Operation { slot: 0, offset: 0, write: false }).map_err(broken)?;
+/// Reads the file's first block, so that a refusal shows before the clock starts; no completion
+/// where the watch ended the wait for it.
+fn first_read(
+    mut engine: Box<dyn Engine>,
+    watch: &dyn Watch,
+) -> io::Result<(Box<dyn Engine>, Option<Completion>)> {
+    engine.queue(Operation { slot: 0, offset: 0, write: false })?;
     let mut completions = Vec::new();
-    while completions.is_empty() {
-        engine.reap(PATIENCE, &mut completions).map_err(broken)?;
-        if watch.stopped() && completions.is_empty() {
-            return Err(Fault::new(FaultKind::TimedOut, "stopped before the first read came back"));
-        }
+    while completions.is_empty() && !watch.stopped() {
+        engine.reap(PATIENCE, &mut completions)?;
     }
-    match completions.first().map(|c| c.result) {
-        Some(Err(errno)) => Err(broken(errno.into())),
-        _ => Ok(()),
-    }
+    Ok((engine, completions.pop()))
 }
 
 /// Memory of one block, aligned as direct I/O asks.
@@ -167,7 +183,7 @@ mod tests {
     use crate::workload::testing::Ears;
 
     const BLOCK: usize = 4096;
-    const KINDS: [EngineKind; 2] = [EngineKind::IoUring, EngineKind::Threads];
+    const KINDS: [EngineKind; 3] = [EngineKind::IoUring, EngineKind::Aio, EngineKind::Threads];
 
     fn needs(file: &std::fs::File, slots: usize) -> Needs<'_> {
         Needs { file: file.as_fd(), slots, block: BLOCK, align: 4096, sync: false }
@@ -258,12 +274,45 @@ mod tests {
     }
 
     #[test]
-    fn the_first_engine_needs_no_reason_and_a_missing_one_says_so() {
+    fn the_first_engine_needs_no_reason() {
         let file = tempfile::tempfile().unwrap();
         let (_, chosen) = choose(&needs(&file, 4), None, &Ears::default()).unwrap();
         assert_eq!(chosen.kind == LADDER[0].kind, chosen.reason.is_empty());
-        let fault = choose(&needs(&file, 4), Some(EngineKind::Aio), &Ears::default()).err();
-        assert_eq!(fault.unwrap().text, "engine aio: not built into this version");
+    }
+
+    #[test]
+    fn a_probe_leaves_no_access_time() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        file.as_file().set_len(BLOCK as u64).unwrap();
+        let long_ago = std::time::SystemTime::UNIX_EPOCH + Duration::from_secs(1);
+        let times = std::fs::FileTimes::new().set_accessed(long_ago);
+        file.as_file().set_times(times).unwrap();
+        for kind in KINDS {
+            choose(&needs(file.as_file(), 1), Some(kind), &Ears::default()).unwrap();
+            let accessed = file.as_file().metadata().unwrap().accessed().unwrap();
+            assert_eq!(accessed, long_ago, "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn nothing_starts_before_it_is_submitted() {
+        for kind in KINDS {
+            let file = tempfile::tempfile().unwrap();
+            file.set_len(BLOCK as u64).unwrap();
+            let (mut engine, _) = choose(&needs(&file, 1), Some(kind), &Ears::default()).unwrap();
+            engine.buffer(0).unwrap().fill(7);
+            engine.queue(Operation { slot: 0, offset: 0, write: true }).unwrap();
+            let mut byte = [0];
+            // Threads that had the operation would have begun by the time ten reads are made.
+            for _ in 0..10 {
+                file.read_exact_at(&mut byte, 0).unwrap();
+            }
+            assert_eq!(byte, [0], "{kind:?}");
+            engine.submit().unwrap();
+            assert_eq!(drain(engine.as_mut(), 1)[0].result, Ok(BLOCK));
+            file.read_exact_at(&mut byte, 0).unwrap();
+            assert_eq!(byte, [7], "{kind:?}");
+        }
     }
 
     #[test]

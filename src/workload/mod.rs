@@ -1,5 +1,6 @@
 //! Floor 3: workloads on storage. Everything here runs in a worker process: any call may hang.
 
+mod aio;
 pub mod ballast;
 pub mod devices;
 pub mod drive;

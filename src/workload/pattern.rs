@@ -17,13 +17,20 @@ pub struct Step {
 #[derive(Debug)]
 pub struct Pattern {
     rng: Rng,
-    access: Access,
     reads: f64,
     block: u64,
     /// Blocks of one job's part.
     blocks: u64,
-    /// Next block of each job, where access is sequential.
-    next: Vec<u64>,
+    jobs: Vec<Walk>,
+}
+
+/// How one job walks through its part.
+#[derive(Debug)]
+enum Walk {
+    /// The next block.
+    Sequential(u64),
+    Random,
+    RandomMap(Shuffle),
 }
 
 impl Pattern {
@@ -37,31 +44,87 @@ impl Pattern {
                 format!("{region} is too small for {jobs} jobs with {} blocks", Bytes(block));
             return Err(Fault::new(FaultKind::Unsupported, text));
         }
-        Ok(Self {
-            rng: Rng::with_seed(seed),
-            access: profile.access,
-            reads: profile.reads.0,
-            block,
-            blocks,
-            next: vec![0; profile.jobs as usize],
-        })
+        let walk = |job| match profile.access {
+            Access::Sequential => Walk::Sequential(0),
+            Access::Random => Walk::Random,
+            Access::RandomMap => Walk::RandomMap(Shuffle::new(blocks, derived(seed, job))),
+        };
+        let (rng, jobs) = (Rng::with_seed(seed), (1..=jobs).map(walk).collect());
+        Ok(Self { rng, reads: profile.reads.0, block, blocks, jobs })
     }
 
     /// The next step of `job`: sequential access wraps at its part's end, random draws are
-    /// independent, and a mix tosses a coin for each operation.
+    /// independent or map each block once a pass, and a mix tosses a coin for each operation.
     pub fn step(&mut self, job: usize) -> Step {
-        let Some(next) = self.next.get_mut(job) else { return Step { offset: 0, write: false } };
-        let within = match self.access {
-            Access::Sequential => {
+        let Some(walk) = self.jobs.get_mut(job) else { return Step { offset: 0, write: false } };
+        let within = match walk {
+            Walk::Sequential(next) => {
                 let here = *next;
-                *next = (here + 1) % self.blocks;
+                *next = if here + 1 == self.blocks { 0 } else { here + 1 };
                 here
             }
-            Access::Random => self.rng.u64(..self.blocks),
+            Walk::Random => self.rng.u64(..self.blocks),
+            Walk::RandomMap(shuffle) => shuffle.next(),
         };
-        let write = self.rng.f64() >= self.reads;
+        let write = self.reads < 1.0 && self.rng.f64() >= self.reads;
         Step { offset: (job as u64 * self.blocks + within) * self.block, write }
     }
+}
+
+/// Numbers below `count` in random order, each once before any comes again, and in another order
+/// each time: a Feistel network permutes the next power of four, and what lies beyond `count` is
+/// permuted again until it doesn't. No map is kept, so a region of any size costs nothing.
+#[derive(Debug)]
+struct Shuffle {
+    rng: Rng,
+    count: u64,
+    next: u64,
+    /// Width of half a number, and its mask.
+    bits: u32,
+    mask: u64,
+    keys: [u64; 4],
+}
+
+impl Shuffle {
+    fn new(count: u64, seed: u64) -> Self {
+        let bits = (u64::BITS - count.saturating_sub(1).leading_zeros()).div_ceil(2).max(1);
+        let (mask, mut rng) = ((1 << bits) - 1, Rng::with_seed(seed));
+        let keys = [(); 4].map(|()| rng.u64(..));
+        Self { rng, count, next: 0, bits, mask, keys }
+    }
+
+    fn next(&mut self) -> u64 {
+        if self.next == self.count {
+            self.next = 0;
+            self.keys = self.keys.map(|_| self.rng.u64(..));
+        }
+        let mut number = self.permuted(self.next);
+        while number >= self.count {
+            number = self.permuted(number);
+        }
+        self.next += 1;
+        number
+    }
+
+    fn permuted(&self, number: u64) -> u64 {
+        let (mut left, mut right) = (number >> self.bits, number & self.mask);
+        for key in self.keys {
+            (left, right) = (right, left ^ (mixed(right ^ key) & self.mask));
+        }
+        left << self.bits | right
+    }
+}
+
+/// A seed for one purpose out of that of the run, with nothing in common with its neighbours.
+pub(super) fn derived(seed: u64, purpose: u64) -> u64 {
+    mixed(seed ^ mixed(purpose))
+}
+
+/// The finalizer of SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators).
+fn mixed(mut x: u64) -> u64 {
+    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ (x >> 31)
 }
 
 /// Size of the unit that deduplicating layers compare.
@@ -181,20 +244,46 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn another_run_writes_other_bytes() {
-        let (mut one, mut other) = (vec![0; UNIT], vec![0; UNIT]);
-        Filler::new(1).fill(&mut one);
-        Filler::new(2).fill(&mut other);
-        assert_ne!(one[16..], other[16..]);
+    fn another_run_or_leg_writes_other_bytes() {
+        let mut seen = HashSet::new();
+        // A layout takes the run's seed as it is.
+        for seed in [1, 2, derived(1, 1), derived(1, 2), derived(2, 1)] {
+            let mut unit = vec![0; UNIT];
+            Filler::new(seed).fill(&mut unit);
+            assert!(seen.insert(unit[16..].to_vec()), "{seed}");
+        }
     }
+
+    #[test]
+    fn a_random_map_has_another_order_each_pass_and_each_seed() {
+        let pass = |shuffle: &mut Shuffle| (0..1000).map(|_| shuffle.next()).collect::<Vec<_>>();
+        let mut shuffle = Shuffle::new(1000, 5);
+        let (first, second) = (pass(&mut shuffle), pass(&mut shuffle));
+        let other = pass(&mut Shuffle::new(1000, 6));
+        assert!(first != second && first != other);
+        // Neighbours in time are no neighbours in place: the mean distance of two is a third.
+        let far: u64 = first.windows(2).map(|w| w[0].abs_diff(w[1])).sum();
+        assert!((300..=366).contains(&(far / 999)), "{far}");
+    }
+
+    const ACCESSES: [Access; 3] = [Access::Sequential, Access::Random, Access::RandomMap];
 
     proptest! {
         #[test]
+        fn a_random_map_takes_each_block_once_a_pass(count in 1_u64..3000, seed in any::<u64>()) {
+            let mut shuffle = Shuffle::new(count, seed);
+            for _ in 0..2 {
+                let pass: HashSet<u64> = (0..count).map(|_| shuffle.next()).collect();
+                prop_assert_eq!(pass.len() as u64, count);
+                prop_assert!(pass.iter().all(|n| *n < count));
+            }
+        }
+
+        #[test]
         fn every_step_lies_in_its_jobs_part(
-            random in any::<bool>(), jobs in 1_u32..5,
+            access in prop::sample::select(ACCESSES.to_vec()), jobs in 1_u32..5,
             region in 1_u64..1_000_000, seed in any::<u64>(),
         ) {
-            let access = if random { Access::Random } else { Access::Sequential };
             let profile = Profile { jobs, ..profile(access, 0.5, 512) };
             if let Ok(mut pattern) = Pattern::new(&profile, Bytes(region), seed) {
                 let part = region / 512 / u64::from(jobs) * 512;

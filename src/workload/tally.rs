@@ -15,7 +15,8 @@ const LATENCY_NANOS: (u64, u64) = (1_000, 600_000_000_000);
 const DIGITS: u8 = 2;
 const QUANTILES: [f64; 4] = [0.5, 0.95, 0.99, 0.999];
 const INTERVAL: Duration = Duration::from_millis(100);
-/// 70 s of intervals: a full run, and its line on the wire stays short.
+/// 70 s of intervals: a full run, and its line on the wire stays short. In a longer leg intervals
+/// are merged by twos, so that the series and its slope are of the whole of it.
 const INTERVALS_MAX: usize = 700;
 /// A slope over fewer intervals says nothing.
 const STEADY_INTERVALS_MIN: usize = 10;
@@ -38,6 +39,8 @@ pub(super) struct Tally {
     reads: Side,
     writes: Side,
     intervals: Vec<u32>,
+    /// How often intervals were merged by twos.
+    merged: u32,
     pub(super) moved: [Count; 2],
     pub(super) errors: u64,
     pub(super) short_operations: u64,
@@ -81,7 +84,7 @@ impl Side {
         self.total += latency;
         self.durations.observe(latency.as_secs_f64(), 1);
         if let Some(exact) = &mut self.exact {
-            exact.saturating_record(u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX));
+            exact.saturating_record(nanos(latency));
         }
     }
 
@@ -116,6 +119,7 @@ impl Tally {
             reads: Side::new(),
             writes: Side::new(),
             intervals: Vec::new(),
+            merged: 0,
             moved: [Count::default(); 2],
             errors: 0,
             short_operations: 0,
@@ -144,14 +148,21 @@ impl Tally {
         self.last = self.last.max(done.at);
         let side = if write { &mut self.writes } else { &mut self.reads };
         side.record(done.at.saturating_sub(submitted), done.at.saturating_sub(self.from));
-        let since = done.at.saturating_sub(self.from);
-        let interval = (since.as_nanos() / INTERVAL.as_nanos()) as usize;
-        if interval < INTERVALS_MAX {
-            if self.intervals.len() <= interval {
-                self.intervals.resize(interval + 1, 0);
-            }
-            self.intervals[interval] += 1;
+        self.count_at(done.at.saturating_sub(self.from));
+    }
+
+    fn count_at(&mut self, since: Duration) {
+        // One division by a constant, and shifts: this is done for every operation.
+        let whole = (nanos(since) / nanos(INTERVAL)) as usize;
+        while whole >> self.merged >= INTERVALS_MAX {
+            self.intervals = self.intervals.chunks(2).map(|pair| pair.iter().sum()).collect();
+            self.merged += 1;
         }
+        let index = whole >> self.merged;
+        if self.intervals.len() <= index {
+            self.intervals.resize(index + 1, 0);
+        }
+        self.intervals[index] += 1;
     }
 
     pub(super) fn operations(&self) -> u64 {
@@ -179,8 +190,8 @@ impl Tally {
 
     /// Operations a second, in whole intervals only.
     pub(super) fn rates(&self) -> Vec<f32> {
-        let whole = (self.elapsed().as_nanos() / INTERVAL.as_nanos()) as usize;
-        let per_second = 1.0 / INTERVAL.as_secs_f32();
+        let whole = (nanos(self.elapsed()) / nanos(INTERVAL)) as usize >> self.merged;
+        let per_second = 1.0 / (INTERVAL.as_secs_f32() * (1_u64 << self.merged) as f32);
         self.intervals.iter().take(whole).map(|n| *n as f32 * per_second).collect()
     }
 
@@ -208,6 +219,10 @@ impl Tally {
             device_queue: None,
         }
     }
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// True where a line fitted to the rates changes by less than a tenth of their mean over the leg.
@@ -291,8 +306,20 @@ mod tests {
             tally.take(&done(Ok(1), at), false, ms(1005));
         }
         assert_eq!(tally.rates(), [20.0, 0.0, 10.0]);
-        tally.take(&done(Ok(1), 900_000), false, ms(1005));
-        assert_eq!(tally.rates().len(), 4, "an interval past the bound is left out");
+    }
+
+    #[test]
+    fn a_long_leg_has_wider_intervals_and_none_left_out() {
+        let mut tally = Tally::new(1, ms(0));
+        // An hour at 10 a second, then twice that.
+        for at in (0..3_600_000).step_by(100).chain((3_600_000..7_200_000).step_by(50)) {
+            tally.take(&done(Ok(1), at), false, ms(at));
+        }
+        let rates = tally.rates();
+        assert!((350..=700).contains(&rates.len()), "{}", rates.len());
+        let (first, last) = (rates[0], rates[rates.len() - 1]);
+        assert!((first - 10.0).abs() < 0.2 && (last - 20.0).abs() < 0.2, "{first} {last}");
+        assert_eq!(is_steady(&rates), Some(false));
     }
 
     #[test]

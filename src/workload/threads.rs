@@ -17,11 +17,13 @@ const STACK_BYTES: usize = 128 << 10;
 
 struct Threads {
     slots: Vec<Slot>,
+    /// Not yet with their threads.
+    queued: Vec<(Operation, Buffer)>,
     done: Receiver<(Completion, Buffer)>,
 }
 
 struct Slot {
-    /// With its thread while an operation is in flight.
+    /// With its operation while that is queued or in flight.
     buffer: Option<Buffer>,
     work: SyncSender<(Operation, Buffer)>,
 }
@@ -46,7 +48,7 @@ pub(super) fn open(needs: &Needs<'_>) -> io::Result<Box<dyn Engine>> {
             .spawn(move || serve(&file, flags, &next, &tell))?;
         slots.push(Slot { buffer: Some(Buffer::new(needs.block, needs.align)), work });
     }
-    Ok(Box::new(Threads { slots, done }))
+    Ok(Box::new(Threads { slots, queued: Vec::with_capacity(needs.slots), done }))
 }
 
 fn serve(
@@ -86,10 +88,20 @@ impl Engine for Threads {
     fn queue(&mut self, operation: Operation) -> io::Result<()> {
         let slot = self.slots.get_mut(operation.slot).ok_or(Errno::BUSY)?;
         let buffer = slot.buffer.take().ok_or(Errno::BUSY)?;
-        slot.work.send((operation, buffer)).map_err(|_| io::Error::other("an I/O thread ended"))
+        self.queued.push((operation, buffer));
+        Ok(())
+    }
+
+    fn submit(&mut self) -> io::Result<()> {
+        for work in self.queued.drain(..) {
+            let slot = self.slots.get(work.0.slot).ok_or(Errno::BUSY)?;
+            slot.work.send(work).map_err(|_| io::Error::other("an I/O thread ended"))?;
+        }
+        Ok(())
     }
 
     fn reap(&mut self, patience: Duration, out: &mut Vec<Completion>) -> io::Result<()> {
+        self.submit()?;
         match self.done.recv_timeout(patience) {
             Ok(first) => self.take(first, out),
             Err(RecvTimeoutError::Timeout) => return Ok(()),

@@ -7,7 +7,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::Duration;
 
 use io_uring::{EnterFlags, IoUring, opcode, squeue, types};
-use rustix::io::{Errno, ReadWriteFlags};
+use rustix::io::{Errno, ReadWriteFlags, preadv2};
 
 use super::engine::{Buffer, Completion, Engine, Needs, Operation};
 use crate::base::clock::monotonic;
@@ -19,6 +19,7 @@ struct Uring {
     buffers: Vec<Buffer>,
     buffers_registered: bool,
     in_flight: Vec<bool>,
+    entry_flags: squeue::Flags,
     write_flags: i32,
     enter_flags: EnterFlags,
 }
@@ -35,6 +36,9 @@ pub(super) fn open(needs: &Needs<'_>) -> io::Result<Box<dyn Engine>> {
     }
     let file = needs.file.try_clone_to_owned()?;
     let file_registered = ring.submitter().register_files(&[file.as_raw_fd()]).is_ok();
+    let mut entry_flags = squeue::Flags::empty();
+    entry_flags.set(squeue::Flags::FIXED_FILE, file_registered);
+    entry_flags.set(squeue::Flags::ASYNC, always_waits(&file));
     // Waiting for a disk is no iowait here: else the host's own gauges would tell of the probe.
     let no_iowait = ring.params().is_feature_no_iowait();
     let mut engine = Uring {
@@ -43,12 +47,22 @@ pub(super) fn open(needs: &Needs<'_>) -> io::Result<Box<dyn Engine>> {
         buffers: (0..needs.slots).map(|_| Buffer::new(needs.block, needs.align)).collect(),
         buffers_registered: false,
         in_flight: vec![false; needs.slots],
+        entry_flags,
         write_flags: if needs.sync { ReadWriteFlags::DSYNC.bits() as i32 } else { 0 },
         enter_flags: if no_iowait { EnterFlags::NO_IOWAIT } else { EnterFlags::empty() },
         ring,
     };
     engine.register_buffers();
     Ok(Box::new(engine))
+}
+
+/// True where the file can't be asked not to wait (FUSE, zram): the kernel hands each operation to a
+/// thread of its own there, and without being told to it tries the other way first, in vain.
+fn always_waits(file: &OwnedFd) -> bool {
+    // Far behind the end nothing is read; whether the file knows the flag is checked before.
+    let nowhere = 1 << 62;
+    let asked = preadv2(file, &mut [IoSliceMut::new(&mut [0])], nowhere, ReadWriteFlags::NOWAIT);
+    asked == Err(Errno::OPNOTSUPP)
 }
 
 /// A ring for `slots` in flight; where memory is short, one that takes them in smaller bites.
@@ -133,8 +147,7 @@ impl Uring {
                 .rw_flags(self.write_flags)
                 .build(),
         };
-        let entry = entry.user_data(operation.slot as u64);
-        Some(if self.file_registered { entry.flags(squeue::Flags::FIXED_FILE) } else { entry })
+        Some(entry.user_data(operation.slot as u64).flags(self.entry_flags))
     }
 }
 
@@ -160,7 +173,10 @@ impl Engine for Uring {
         if let Some(flag) = self.in_flight.get_mut(operation.slot) {
             *flag = true;
         }
-        // At once, since its latency counts from now; what isn't taken goes in with the next wait.
+        Ok(())
+    }
+
+    fn submit(&mut self) -> io::Result<()> {
         match self.ring.submit() {
             Ok(_) => Ok(()),
             Err(error) if is_passing(&error) => Ok(()),
@@ -221,6 +237,7 @@ mod tests {
             buffers: (0..16).map(|_| Buffer::new(512, 4096)).collect(),
             buffers_registered: false,
             in_flight: vec![false; 16],
+            entry_flags: squeue::Flags::empty(),
             write_flags: 0,
             enter_flags: EnterFlags::empty(),
         };

@@ -50,9 +50,14 @@ impl EngineName {
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
+#[value(rename_all = "snake_case")]
 pub(super) enum AccessName {
+    /// From the start of each job's part to its end, and again
     Sequential,
+    /// Independent draws: a block may come twice
     Random,
+    /// Each block once, in random order, before any comes twice
+    RandomMap,
 }
 
 impl AccessName {
@@ -60,6 +65,7 @@ impl AccessName {
         match self {
             AccessName::Sequential => Access::Sequential,
             AccessName::Random => Access::Random,
+            AccessName::RandomMap => Access::RandomMap,
         }
     }
 }
@@ -109,7 +115,7 @@ pub(in crate::cli) struct DiskArguments {
     /// Shape of the workload; what follows changes it
     #[arg(long, value_enum, default_value = "rand_read")]
     pub(super) profile: ProfileName,
-    /// Order of offsets; random ones are independent draws
+    /// Order of offsets
     #[arg(long, value_enum)]
     pub(super) access: Option<AccessName>,
     /// Share of reads, 0.7 or 70%

@@ -31,6 +31,10 @@ pub(super) fn read(section: &Section, notes: &mut Vec<(usize, String)>) -> Resul
     }
     let options = Options::of(section)?;
     let (access, reads) = options.direction()?;
+    let access = match access {
+        Access::Random if !options.flag(&["norandommap"], false)? => Access::RandomMap,
+        access => access,
+    };
     let engine = options.engine(notes)?;
     options.check_direct()?;
     let block = options.block()?;
@@ -55,11 +59,6 @@ pub(super) fn read(section: &Section, notes: &mut Vec<(usize, String)>) -> Resul
     };
     options.bound(&mut profile)?;
     disk::check(&profile).map_err(|(key, text)| options.wrong(keys_of(key), text))?;
-    if access == Access::Random && !options.flag(&["norandommap"], true)? {
-        let text = "no map of what was touched: write `norandommap`, and offsets are independent \
-                    draws";
-        return Err(options.wrong(&["norandommap"], text.into()));
-    }
     options.note_differences(&profile, notes);
     Ok(Job {
         profile,
@@ -250,9 +249,6 @@ impl Options<'_> {
     /// Where fio's defaults, not written in the file, are others than what happens here.
     fn note_differences(&self, profile: &Profile, notes: &mut Vec<(usize, String)>) {
         let mut note = |text: String| notes.push((self.section.line, text));
-        if profile.access == Access::Random && self.last(&["norandommap"]).is_none() {
-            note("random offsets are independent draws (in fio: norandommap=1)".into());
-        }
         if self.last(&["randrepeat", "allrandrepeat", "randseed"]).is_none() {
             note("offsets and data are others each time (in fio: randrepeat=0)".into());
         }
@@ -342,6 +338,13 @@ mod tests {
     }
 
     #[test]
+    fn each_block_comes_once_a_pass_unless_draws_are_independent() {
+        let of = |more: &str| leg(&format!("size=1m\ndirect=1\nrw=randread\n{more}")).access;
+        assert_eq!((of(""), of("norandommap=0")), (Access::RandomMap, Access::RandomMap));
+        assert_eq!(of("norandommap"), Access::Random);
+    }
+
+    #[test]
     fn a_seed_repeats_a_run() {
         assert_eq!(job("size=1m\ndirect=1\nrandseed=42").seed, Some(42));
         assert_eq!(job("size=1m\ndirect=1\nrandrepeat=1").seed, Some(REPEATED_SEED));
@@ -373,7 +376,6 @@ mod tests {
             ("time_based", 4, "runtime"),
             ("ramp_time=5", 4, "time_based"),
             ("runtime=2h", 4, "hour"),
-            ("rw=randread\nnorandommap=0", 5, "independent"),
             ("rwmixread=170", 4, "0 to 100"),
             ("iodepth=x", 4, "whole number"),
             ("iodepth=9000\nioengine=libaio", 4, "in flight"),

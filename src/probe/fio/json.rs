@@ -116,6 +116,7 @@ fn options(leg: &Measured) -> Map<String, Value> {
         ("end_fsync", flag(profile.flush)),
         ("sync", if profile.sync { "dsync" } else { "none" }.to_owned()),
         ("randseed", leg.seed.to_string()),
+        ("norandommap", flag(profile.access == Access::Random)),
     ];
     if profile.reads.0 > 0.0 && profile.reads.0 < 1.0 {
         all.push(("rwmixread", format!("{:.0}", profile.reads.0 * 100.0)));
@@ -134,9 +135,9 @@ fn words(profile: &Profile) -> &'static str {
         (Access::Sequential, r) if r >= 1.0 => "read",
         (Access::Sequential, r) if r <= 0.0 => "write",
         (Access::Sequential, _) => "rw",
-        (Access::Random, r) if r >= 1.0 => "randread",
-        (Access::Random, r) if r <= 0.0 => "randwrite",
-        (Access::Random, _) => "randrw",
+        (_, r) if r >= 1.0 => "randread",
+        (_, r) if r <= 0.0 => "randwrite",
+        _ => "randrw",
     }
 }
 
