@@ -35,6 +35,7 @@ use loadline::model::job::{
 };
 use loadline::model::outcome::{Measured, Outcome, Reply};
 use loadline::probe::disk::{Preset, shape};
+use loadline::workload::ballast;
 use loadline::workload::pattern::Filler;
 
 const FILE: Bytes = Bytes(256 * MIB);
@@ -176,6 +177,7 @@ fn fio_seen(place: &Ground<'_>, profile: &Profile) -> Seen {
         .args(["--norandommap=1", "--nonvectored=1", "--direct=1", "--thread", "--randrepeat=0"])
         .args(["--group_reporting", "--output-format=json", "--time_based", "--end_fsync=1"])
         .args(["--lat_percentiles=1", "--clat_percentiles=0", "--allow_file_create=0"])
+        .args(["--overwrite=1", "--fallocate=none"])
         .arg(format!("--filename={}", place.path.display()))
         .arg(format!("--rw={word}"))
         .arg(format!("--rwmixread={}", (profile.reads.0 * 100.0).round()))
@@ -280,9 +282,7 @@ fn with_ballast(directory: &Path, then: impl FnOnce(&Ground<'_>)) -> Result<(), 
         Reply::LaidOut { .. } => {}
         other => return Err(format!("no ballast file in {}: {other:?}", directory.display())),
     }
-    let longest = |path: &PathBuf| std::fs::metadata(path).map_or(0, |m| m.len());
-    let entries = std::fs::read_dir(directory).unwrap().flatten().map(|entry| entry.path());
-    let path = entries.max_by_key(longest).unwrap();
+    let path = directory.join(ballast::DIRECTORY).join(ballast::NAME);
     then(&Ground { target: &target, region: Region::Ballast(FILE), path, bytes: FILE });
     Ok(())
 }
