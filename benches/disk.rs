@@ -35,13 +35,17 @@ use loadline::model::job::{
 };
 use loadline::model::outcome::{Measured, Outcome, Reply};
 use loadline::probe::disk::{Preset, shape};
+use loadline::workload::ballast;
 use loadline::workload::pattern::Filler;
 
 const FILE: Bytes = Bytes(256 * MIB);
 
+/// Says why where it can't run here.
+type Part = fn() -> Result<(), String>;
+
 fn main() {
     let asked: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();
-    let parts: [(&str, fn() -> Result<(), String>); 4] =
+    let parts: [(&str, Part); 4] =
         [("memory", memory), ("zram", zram), ("physics", on_physics), ("root", root_disk)];
     for (name, part) in parts {
         if asked.is_empty() || asked.iter().any(|a| a == name) {
@@ -80,8 +84,11 @@ struct Usage {
     resident_max: Bytes,
 }
 
-/// Waits for the end of a process; what it and its threads used, the kernel's I/O workers included.
-fn wait(child: &Child) -> Usage {
+/// What a process said until its end, and what it and its threads used, the kernel's I/O workers
+/// included.
+fn finish(mut child: Child) -> (String, Usage) {
+    let mut text = String::new();
+    child.stdout.take().unwrap().read_to_string(&mut text).unwrap();
     let mut status = 0;
     // SAFETY: plain old data that the kernel fills in.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
@@ -90,7 +97,7 @@ fn wait(child: &Child) -> Usage {
     assert_eq!(pid, child.id() as i32);
     let seconds = |t: libc::timeval| t.tv_sec as f64 + t.tv_usec as f64 / 1e6;
     let cpu = seconds(usage.ru_utime) + seconds(usage.ru_stime);
-    Usage { cpu, resident_max: Bytes(usage.ru_maxrss as u64 * 1024) }
+    (text, Usage { cpu, resident_max: Bytes(usage.ru_maxrss as u64 * 1024) })
 }
 
 /// A worker of its own for one task.
@@ -105,9 +112,7 @@ fn worker(task: Task) -> (Reply, Usage) {
     // Kept open until the end: end of file means stop.
     let mut input = child.stdin.take().unwrap();
     writeln!(input, "{}", serde_json::to_string(&job).unwrap()).unwrap();
-    let mut text = String::new();
-    child.stdout.take().unwrap().read_to_string(&mut text).unwrap();
-    let usage = wait(&child);
+    let (text, usage) = finish(child);
     drop(input);
     let last: Event = serde_json::from_str(text.lines().last().unwrap()).unwrap();
     let What::Outcome { reply } = last.what else { panic!("{text}") };
@@ -176,6 +181,7 @@ fn fio_seen(place: &Ground<'_>, profile: &Profile) -> Seen {
         .args(["--norandommap=1", "--nonvectored=1", "--direct=1", "--thread", "--randrepeat=0"])
         .args(["--group_reporting", "--output-format=json", "--time_based", "--end_fsync=1"])
         .args(["--lat_percentiles=1", "--clat_percentiles=0", "--allow_file_create=0"])
+        .args(["--overwrite=1", "--fallocate=none"])
         .arg(format!("--filename={}", place.path.display()))
         .arg(format!("--rw={word}"))
         .arg(format!("--rwmixread={}", (profile.reads.0 * 100.0).round()))
@@ -187,10 +193,7 @@ fn fio_seen(place: &Ground<'_>, profile: &Profile) -> Seen {
         .arg(format!("--runtime={}", profile.runtime.0))
         .stdout(Stdio::piped())
         .spawn();
-    let mut child = child.unwrap();
-    let mut text = String::new();
-    child.stdout.take().unwrap().read_to_string(&mut text).unwrap();
-    let usage = wait(&child);
+    let (text, usage) = finish(child.unwrap());
     let json: serde_json::Value = serde_json::from_str(&text[text.find('{').unwrap_or(0)..])
         .unwrap_or_else(|_| panic!("{text}"));
     let job = &json["jobs"][0];
@@ -231,6 +234,9 @@ fn compare(place: &Ground<'_>, profile: &Profile, pairs: usize) {
         let ratios: Vec<f64> = seen.iter().map(|(ours, fio)| f(ours) / f(fio)).collect();
         let spread = |best: fn(f64, f64) -> f64| ratios.iter().copied().reduce(best).unwrap();
         let middle = median(&ratios).unwrap_or(f64::NAN);
+        if middle.is_nan() {
+            return "absent".to_owned(); // too few operations for this quantile
+        }
         format!("{middle:.3} ({:.2}..{:.2})", spread(f64::min), spread(f64::max))
     };
     let middle = |f: &dyn Fn(&(Seen, Seen)) -> f64| {
@@ -280,9 +286,7 @@ fn with_ballast(directory: &Path, then: impl FnOnce(&Ground<'_>)) -> Result<(), 
         Reply::LaidOut { .. } => {}
         other => return Err(format!("no ballast file in {}: {other:?}", directory.display())),
     }
-    let longest = |path: &PathBuf| std::fs::metadata(path).map_or(0, |m| m.len());
-    let entries = std::fs::read_dir(directory).unwrap().flatten().map(|entry| entry.path());
-    let path = entries.max_by_key(longest).unwrap();
+    let path = directory.join(ballast::DIRECTORY).join(ballast::NAME);
     then(&Ground { target: &target, region: Region::Ballast(FILE), path, bytes: FILE });
     Ok(())
 }
@@ -344,7 +348,7 @@ fn on_physics() -> Result<(), String> {
     let mount = Mount::new(&disk.device)?;
     with_ballast(mount.0.path(), |place| {
         for preset in Preset::ALL {
-            compare(place, &profile(preset, 6.0), 5);
+            compare(place, &profile(preset, 10.0), 5);
         }
     })
 }

@@ -28,7 +28,7 @@ pub const PROMISES: &[Promise] = &[
     Promise::new("a_raw_device_is_measured_and_never_written", raw_device)
         .root()
         .needs(&["losetup"]),
-    Promise::new("io_uring_denied_falls_back_to_threads_and_says_why", no_io_uring).root(),
+    Promise::new("io_uring_denied_falls_back_to_aio_and_says_why", no_io_uring).root(),
     Promise::new("memory_is_refused_as_a_target", memory),
     Promise::new("a_read_only_state_directory_stops_no_sampling", read_only_state)
         .root()
@@ -352,7 +352,7 @@ fn no_io_uring() {
     assert_eq!(ran.code, Some(0), "{}", ran.err);
     let json: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
     let leg = &json["legs"][0];
-    assert_eq!(leg["engine"], "threads", "{leg}");
+    assert_eq!(leg["engine"], "aio", "{leg}");
     assert!(leg["engine_reason"].as_str().unwrap().contains("io_uring"), "{leg}");
     let forced = loadline(&[&probe[..], &["--engine", "io_uring"]].concat(), dir.path());
     assert_eq!(forced.code, Some(1), "a forced engine is not replaced: {}", forced.out);
