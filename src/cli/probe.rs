@@ -159,6 +159,7 @@ pub(super) fn run(arguments: DiskArguments, out: &mut dyn Write) -> Result<(), F
         }),
         seed: arguments.seed.unwrap_or_else(|| SystemClock.now().wall.as_nanos() as u64),
         devices: inspection.devices,
+        top: inspection.top,
         reserve: RESERVE,
         procfs: Roots::default().procfs,
         quiet: Seconds(1.0),

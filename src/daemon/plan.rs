@@ -120,16 +120,19 @@ fn default_target(state: &Path) -> TargetSettings {
     }
 }
 
-/// Latency, and the five profiles.
+/// Latency, the five profiles, and the knee of random reads.
 fn default_probes(target: usize, settings: &TargetSettings) -> Vec<PlannedProbe> {
     let latency = (probe::latency::KIND.read)(None)
         .map(|shape| (probe::latency::KIND.name, &probe::latency::KIND, shape));
     let profiles = Preset::ALL
         .into_iter()
         .map(|preset| (preset.name(), &probe::disk::KIND, probe::disk::shape(preset)));
+    let knee = (probe::knee::KIND.read)(None)
+        .map(|shape| (probe::knee::KIND.name, &probe::knee::KIND, shape));
     latency
         .into_iter()
         .chain(profiles)
+        .chain(knee)
         .filter_map(|(name, kind, shape)| {
             let shape = allowed(shape, settings)?;
             let every = shape.every;

@@ -17,6 +17,7 @@ const ASLEEP_AFTER: Seconds = Seconds(600.0);
 const INODES_FREE_MIN: Ratio = Ratio(0.01);
 /// Older conditions say nothing about now.
 const CONDITIONS_AGE_MAX: Seconds = Seconds(10.0);
+
 /// A run that asks for leave.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
@@ -57,7 +58,7 @@ pub fn permit(
     if !request.wake {
         awake(request, conditions)?;
     }
-    if request.exempt { Ok(()) } else { idle(request, conditions, now) }
+    if request.exempt { Ok(()) } else { idle(request.devices, conditions, now) }
 }
 
 /// Whether probes may write on a target: as configured, and where nobody said, not where every
@@ -138,7 +139,7 @@ fn awake(request: &Request<'_>, conditions: &Conditions) -> Leave {
 }
 
 /// The idle gate. What the host can't tell is no reason to wait; what it can't tell yet is.
-fn idle(request: &Request<'_>, conditions: &Conditions, now: Moment) -> Leave {
+pub fn idle(devices: &[Device], conditions: &Conditions, now: Moment) -> Leave {
     let busy = |text: String| skip(Skip::Busy, text);
     let age = now.since(conditions.at);
     if conditions.at == Moment::default() || age > CONDITIONS_AGE_MAX {
@@ -147,7 +148,7 @@ fn idle(request: &Request<'_>, conditions: &Conditions, now: Moment) -> Leave {
     if conditions.resync {
         return busy("an md array is resyncing".into());
     }
-    for (device, disk) in seen(request.devices, conditions) {
+    for (device, disk) in seen(devices, conditions) {
         if let Some(text) = device_busy(device, disk) {
             return busy(text);
         }
@@ -237,6 +238,7 @@ mod tests {
             available: Bytes(50 * GIB),
             inodes_free: Some(Ratio(0.5)),
             devices: sda(),
+            top: sda(),
             ballast: None,
         }
     }

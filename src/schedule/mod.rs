@@ -1,6 +1,7 @@
 //! Floor 4: when probes may run. Pure over an injected clock.
 
 pub mod budget;
+pub mod calm;
 pub mod due;
 pub mod foreign;
 pub mod guard;

@@ -44,6 +44,7 @@ fn directory(path: &Path, look: &Look, roots: &Roots) -> Result<Inspection, Faul
         available: look.available,
         inodes_free: look.inodes_free,
         devices: under.devices,
+        top: under.top,
         ballast: ballast::size(path),
     })
 }
@@ -62,6 +63,7 @@ fn device(path: &Path, look: &Look, roots: &Roots) -> Inspection {
         available: look.available,
         inodes_free: look.inodes_free,
         devices: under.devices,
+        top: under.top,
         ballast: None,
     }
 }
