@@ -12,6 +12,7 @@ use crate::model::job::{EngineKind, Place};
 use crate::probe::disk::Preset;
 use crate::probe::{self, Kind, Shape};
 use crate::schedule::budget::{self, Planned};
+use crate::schedule::slots::Slots;
 
 /// Everything a running daemon goes by. Built whole, swapped whole.
 pub struct Plan {
@@ -116,6 +117,8 @@ fn default_target(state: &Path) -> TargetSettings {
         ballast: None,
         budget: BUDGET_DEFAULT,
         wake: false,
+        shared: None,
+        shared_hosts: Vec::new(),
         is_default: true,
     }
 }
@@ -163,6 +166,14 @@ fn configured(
         .ok_or_else(|| entry.refuse(format!("no target `{}`", typed.target)))?;
     let options = entry.get(kind.name);
     let shape = (kind.read)(options.as_ref())?;
+    if let Some(shared) = targets[target].shared.as_ref().filter(|_| !shape.exempt_from_gate)
+        && shape.time() > Slots::run_max()
+    {
+        let (time, most) = (shape.time(), Slots::run_max());
+        let text =
+            format!("a run takes {time}: a turn on the shared `{shared}` has room for {most}");
+        return Err(entry.refuse(text));
+    }
     let shape = allowed(shape, &targets[target]).ok_or_else(|| {
         let (name, target) = (&typed.name, &typed.target);
         entry.refuse(format!("probe `{name}` writes, and target `{target}` is only read"))

@@ -22,6 +22,8 @@ use crate::model::snapshot::ProbeState;
 use crate::schedule::calm::Calm;
 use crate::schedule::due::{Entry, Order, Timetable};
 use crate::schedule::guard::{self, Request};
+use crate::schedule::slots::Slots;
+use crate::schedule::writes::may_write;
 use crate::worker::{Runner, Stop};
 
 /// What the lane is given.
@@ -36,6 +38,8 @@ pub struct Probing {
     pub keeper: Keeper,
     /// Directories for the turn's lock, best first.
     pub turn_places: Vec<PathBuf>,
+    /// As other hosts that share a backend know this one.
+    pub host_name: String,
     /// Differs between hosts, so that they don't all probe at the same second.
     pub host_seed: u64,
 }
@@ -158,9 +162,24 @@ impl Probing {
         wait.filter(|_| !first)
     }
 
+    /// How long it is until this host's turn on a backend that it shares; what is exempt from the
+    /// gate is too little to wait for others.
+    fn wait_for_slot(&self, lane: &Lane, index: usize) -> Option<Duration> {
+        let probe = &lane.plan.probes[index];
+        let target = &lane.plan.targets[probe.target];
+        let name = target.shared.as_ref().filter(|_| !probe.shape.exempt_from_gate)?;
+        let of = |hosts: &[String]| Slots::new(name, hosts, &self.host_name);
+        let slots = of(&target.shared_hosts).or_else(|text| {
+            tracing::warn!(target = target.name, "{text}: its turn is by its own name");
+            of(&[])
+        });
+        slots.ok()?.wait(probe.shape.time(), self.clock.now())
+    }
+
     /// One due probe: guard, ballast, budget, turn, run, account.
     fn attempt(&self, lane: &mut Lane, index: usize) {
-        if let Some(wait) = self.wait_for_calm(lane, index) {
+        let waits = [self.wait_for_calm(lane, index), self.wait_for_slot(lane, index)];
+        if let Some(wait) = waits.into_iter().flatten().max() {
             return lane.timetable.defer(index, wait, self.clock.now());
         }
         self.settle(lane);
@@ -207,7 +226,7 @@ impl Probing {
             exempt: probe.shape.exempt_from_gate,
             devices: &inspection.devices,
             writes,
-            may_write: guard::may_write(settings, &inspection),
+            may_write: may_write(settings, &inspection, &plan.settings.sample.disks),
             region: size,
             inspection: Some(&inspection),
             wake: settings.wake,

@@ -8,7 +8,7 @@ use crate::base::legs::{Rung, Saturation};
 use crate::base::units::{Bytes, Ratio, Seconds};
 
 /// Most disks of one list that go over the wire: the busiest. Sums are of all.
-pub const DEVICES_MAX: usize = 32;
+pub const DEVICES_MAX: usize = 16;
 
 /// What was true while one leg (or the legs of a probe that compares none) went on.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -128,4 +128,110 @@ pub struct Knee {
     pub operations_per_second: f64,
     /// What the last two rungs say; `None` of a single one.
     pub says: Option<Saturation>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::stats::Histogram;
+    use crate::model::job::{Access, EngineKind, Event, LINE_BYTES_MAX, Profile, What};
+    use crate::model::outcome::{DURATION_BOUNDS, Direction, Done, Outcome, Reply};
+
+    fn full_evidence() -> Evidence {
+        let device = DeviceUse {
+            device: "nvme10c10n10p128".into(),
+            busy: Ratio(1.0 / 3.0),
+            queue: 1000.0 / 3.0,
+            read_operations: u64::MAX / 3,
+            write_operations: u64::MAX / 3,
+            read_bytes: Bytes(u64::MAX / 3),
+            written_bytes: Bytes(u64::MAX / 3),
+            flush: Some(Seconds(1.0 / 3.0)),
+            rotational: Some(false),
+            slots: Some(u32::MAX),
+        };
+        let devices = vec![device; DEVICES_MAX];
+        Evidence { top: devices.clone(), devices, ..Evidence::default() }
+    }
+
+    fn full_leg() -> Measured {
+        let mut durations = Histogram::new(DURATION_BOUNDS);
+        DURATION_BOUNDS.iter().for_each(|bound| durations.observe(*bound, 1 << 40));
+        let latency = [0.5, 0.95, 0.99, 0.999].map(|q| (q, Seconds(q / 3.0))).to_vec();
+        let latency_mean = Some(Seconds(1.0 / 3.0));
+        let direction = Direction { latency_mean, latency, durations, ..Direction::default() };
+        Measured {
+            profile: Profile {
+                name: "custom".into(),
+                access: Access::Random,
+                reads: Ratio(0.7),
+                block: Bytes(4096),
+                depth: 512,
+                jobs: 2,
+                runtime: Seconds(3600.0),
+                ramp: Seconds(0.0),
+                bytes_max: Bytes(u64::MAX),
+                operations_max: Some(u64::MAX),
+                sync: true,
+                flush: true,
+                direct: true,
+            },
+            engine: EngineKind::IoUring,
+            engine_reason: "x".repeat(200),
+            direct: true,
+            elapsed: Seconds(3600.0 / 7.0),
+            reads: direction.clone(),
+            writes: direction,
+            flush: Some(Seconds(1.0 / 3.0)),
+            seed: u64::MAX,
+            rates: vec![1_234_567.9; 700],
+            steady: Some(false),
+            errors: u64::MAX,
+            short_operations: u64::MAX,
+        }
+    }
+
+    #[test]
+    fn the_longest_outcome_fits_a_line_on_the_wire() {
+        let second = SecondLeg {
+            measured: full_leg(),
+            evidence: full_evidence(),
+            says: Saturation::Unsaturated,
+            first_repeated: true,
+        };
+        let rung = Rung {
+            depth: 1024,
+            operations_per_second: 1e6 / 3.0,
+            latency_mean: Seconds(1.0 / 3.0),
+        };
+        let knee = Knee {
+            rungs: vec![rung; 11],
+            depth: 1024,
+            operations_per_second: 1e6 / 3.0,
+            says: Some(Saturation::Saturated),
+        };
+        let done = Done {
+            legs: vec![full_leg()],
+            evidence: full_evidence(),
+            second_leg: Some(Box::new(second)),
+            knee: Some(Box::new(knee)),
+            ..Done::default()
+        };
+        let reply = Box::new(Reply::Ran(Outcome::Done(Box::new(done))));
+        let event = Event::new(What::Outcome { reply });
+        let line = serde_json::to_string(&event).unwrap();
+        assert!(line.len() < LINE_BYTES_MAX, "{}", line.len());
+        assert_eq!(serde_json::from_str::<Event>(&line).unwrap(), event);
+    }
+
+    #[test]
+    fn what_an_older_worker_saw_still_reads() {
+        let old = r#"{"legs":[],"evidence":{"devices":[{"device":"sda","busy":0.5,"queue":1.0,
+            "read_bytes":1,"written_bytes":2}],"write_amplification":null,"device_read_share":1.0,
+            "foreign_share":null,"cpu":0.1,"steal":null,"throttled":null},"flags":{},
+            "cost":{"read_bytes":1,"written_bytes":2,"cpu":0.1}}"#;
+        let done: Done = serde_json::from_str(old).unwrap();
+        assert_eq!(done.evidence.devices[0].busy, Ratio(0.5));
+        assert_eq!((done.second_leg, done.evidence.io_limit), (None, None));
+    }
 }

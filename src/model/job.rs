@@ -220,7 +220,7 @@ pub struct Job {
     pub task: Task,
 }
 
-/// Cumulative state of a running leg, once a second.
+/// Cumulative state of a running leg, twice a second.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Progress {
     /// Index of the leg.

@@ -148,6 +148,9 @@ pub struct Inspection {
     pub backing: Backing,
     /// Every overwrite there is kept by somebody: btrfs, ZFS, bcachefs, visibly thin volumes.
     pub copy_on_write: bool,
+    /// A disk under it is written in zones (SMR): overwriting costs it far more than it says.
+    #[serde(default)]
+    pub zoned: bool,
     pub read_only: bool,
     pub size: Bytes,
     pub available: Bytes,

@@ -225,7 +225,7 @@ mod tests {
     #[test]
     fn time_ends_a_ladder_that_nothing_saturates() {
         let mut script = Script::ways(100_000, 1000.0);
-        script.seconds_per_leg = 5.0;
+        script.seconds_per_leg = 5.1;
         let (depths, found) = climbed(script);
         assert_eq!(depths, [1, 2, 4], "a fourth would pass 16.5 s");
         let knee = found.knee.unwrap();

@@ -69,6 +69,9 @@ pub struct Shape {
     pub summary: String,
 }
 
+/// To start a worker, open the target, drain and flush.
+const AROUND: Seconds = Seconds(5.0);
+
 impl Shape {
     /// The same without legs that write; `None` where none is left.
     pub fn read_only(&self) -> Option<Shape> {
@@ -85,6 +88,12 @@ impl Shape {
             (Depths::Ladder, [one]) => depths::ladder(one),
             (_, legs) => legs.iter().map(|leg| depths::as_named(leg, rate)).collect(),
         }
+    }
+
+    /// How long a run takes as planned, with what is needed around its legs.
+    pub fn time(&self) -> Seconds {
+        let legs: f64 = self.legs.iter().map(|leg| leg.runtime.0 + leg.ramp.0).sum();
+        Seconds(legs + 2.0 * self.quiet.0 + AROUND.0)
     }
 
     pub fn writes_anything(&self) -> bool {

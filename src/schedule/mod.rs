@@ -5,7 +5,9 @@ pub mod calm;
 pub mod due;
 pub mod foreign;
 pub mod guard;
+pub mod slots;
 pub mod turn;
+pub mod writes;
 
 #[cfg(test)]
 mod simulation;

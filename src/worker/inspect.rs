@@ -16,6 +16,7 @@ use crate::host::topology;
 use crate::model::job::{Place, Target};
 use crate::model::outcome::Inspection;
 use crate::workload::ballast;
+use crate::workload::devices::is_zoned;
 
 /// Inspects `target` on the host whose tables are under `roots`.
 ///
@@ -39,6 +40,7 @@ fn directory(path: &Path, look: &Look, roots: &Roots) -> Result<Inspection, Faul
         source: under.source,
         backing: under.backing,
         copy_on_write: under.copy_on_write,
+        zoned: under.devices.iter().any(is_zoned),
         read_only: under.read_only || look.read_only,
         size: look.size,
         available: look.available,
@@ -58,6 +60,7 @@ fn device(path: &Path, look: &Look, roots: &Roots) -> Inspection {
         source: path.display().to_string(),
         backing: under.backing,
         copy_on_write: under.copy_on_write,
+        zoned: under.devices.iter().any(is_zoned),
         read_only: look.read_only,
         size: look.size,
         available: look.available,

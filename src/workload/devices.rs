@@ -72,6 +72,12 @@ fn used(
     })
 }
 
+/// Written in zones, in order only (Documentation/ABI/stable/sysfs-block, `queue/zoned`).
+pub fn is_zoned(device: &Device) -> bool {
+    let zoned = device.stat.parent().and_then(|dir| roots::attribute(&dir.join("queue/zoned")));
+    zoned.is_some_and(|kind| !kind.is_empty() && kind != "none")
+}
+
 /// Requests that a disk takes at once: what its queues have tags for (block/blk-mq-sysfs.c), and of
 /// SCSI what the disk was found to bear. `None` where its driver tells neither.
 pub fn slots(device: &Device) -> Option<u32> {
@@ -144,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn slots_are_of_all_queues_and_no_more_than_the_disk_bears() {
+    fn sysfs_tells_slots_and_zones_of_a_disk() {
         let dir = tempfile::tempdir().unwrap();
         let file = |path: &str, text: &str| {
             let path = dir.path().join(path);
@@ -160,6 +166,11 @@ mod tests {
         assert_eq!(slots(&disk), Some(128));
         file("device/queue_depth", "32\n");
         assert_eq!(slots(&disk), Some(32), "NCQ");
+        assert!(!is_zoned(&disk));
+        file("queue/zoned", "none\n");
+        assert!(!is_zoned(&disk));
+        file("queue/zoned", "host-aware\n");
+        assert!(is_zoned(&disk));
     }
 
     #[test]
