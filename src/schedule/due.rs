@@ -15,7 +15,7 @@ const FIRST_PASS_RETRY_WAIT: Duration = Duration::from_secs(3);
 /// With [`FirstRun::Spread`] nothing runs earlier: a host that boots is busy with itself.
 const QUIET_AFTER_BOOT: Duration = Duration::from_secs(600);
 /// The longest that a first run waits where that is to come soon.
-const SOON: Duration = Duration::from_secs(3600);
+pub const SOON: Duration = Duration::from_secs(3600);
 /// Most that a run is moved off its place in the interval, as a share of the interval.
 const JITTER: f64 = 0.05;
 
