@@ -19,6 +19,7 @@ use crate::host::roots::Roots;
 use crate::model::job::{Place, Region, Run, Task};
 use crate::model::outcome::{Outcome, Reply, Skip};
 use crate::model::snapshot::ProbeState;
+use crate::probe::depths::Depths;
 use crate::schedule::calm::Calm;
 use crate::schedule::due::{Entry, Order, Timetable};
 use crate::schedule::guard::{self, Request};
@@ -112,6 +113,8 @@ impl Probing {
             soon: probe.shape.calm.0 > 0.0,
             order: if probe.shape.exempt_from_gate {
                 Order::Latency
+            } else if probe.shape.depths == Depths::Ladder {
+                Order::Ladders
             } else if probe.shape.writes_anything() {
                 Order::Writes
             } else {

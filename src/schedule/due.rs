@@ -25,6 +25,8 @@ pub enum Order {
     Latency,
     Reads,
     Writes,
+    /// To the device's end, and the longest.
+    Ladders,
 }
 
 /// What the timetable knows of a probe.

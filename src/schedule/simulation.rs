@@ -56,7 +56,7 @@ impl Host {
             .map(|i| Entry {
                 name: format!("p{i}"),
                 every: Seconds(random.u64(600..6 * 3600) as f64),
-                order: orders[i % 3],
+                order: if i == KNEE { Order::Ladders } else { orders[i % 3] },
                 soon: i == KNEE,
             })
             .collect();
@@ -167,7 +167,7 @@ impl Host {
         let worst = match self.entries[index].order {
             Order::Writes => self.random.u64(1..400) * MIB,
             Order::Latency => 16 << 10,
-            Order::Reads => 0,
+            Order::Reads | Order::Ladders => 0,
         };
         let exempt = self.entries[index].order == Order::Latency;
         self.ask(exempt, worst, now)?;
