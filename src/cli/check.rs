@@ -11,6 +11,7 @@ use crate::config::settings::FirstRun;
 use crate::daemon;
 use crate::daemon::plan::{Plan, PlannedProbe};
 use crate::schedule::budget::flash_life_a_year;
+use crate::schedule::due::SOON;
 
 pub(super) fn run(arguments: CommonArguments, out: &mut dyn Write) -> Result<(), Failure> {
     let options = arguments.options(Vec::new())?;
@@ -59,7 +60,9 @@ fn next_run(plan: &Plan, probe: &PlannedProbe) -> String {
     match plan.settings.first_run {
         FirstRun::Now => "at start".into(),
         FirstRun::Spread => {
-            format!("within {} of start", humantime::format_duration(probe.every.duration()))
+            let every = probe.every.duration();
+            let within = if probe.shape.calm.0 > 0.0 { every.min(SOON) } else { every };
+            format!("within {} of start", humantime::format_duration(within))
         }
     }
 }

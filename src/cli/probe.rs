@@ -87,6 +87,7 @@ fn run_of(work: Work, target: Target, inspection: Inspection) -> Run {
         engine: work.engine,
         seed: work.seed.unwrap_or_else(|| SystemClock.now().wall.as_nanos() as u64),
         devices: inspection.devices,
+        top: inspection.top,
         reserve: RESERVE,
         procfs: Roots::default().procfs,
         quiet: Seconds(1.0),
@@ -112,6 +113,8 @@ fn target(path: &Path) -> Result<Target, Failure> {
         ballast: None,
         budget: Bytes(u64::MAX),
         wake: true,
+        shared: None,
+        shared_hosts: Vec::new(),
         is_default: false,
     }))
 }

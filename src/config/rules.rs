@@ -182,11 +182,17 @@ fn target(item: Section<'_>) -> Result<TargetSettings, Complaint> {
         budget: Option<Bytes>,
         #[serde(default)]
         wake: bool,
+        shared: Option<String>,
+        #[serde(default)]
+        shared_hosts: Vec<String>,
     }
 
     let (item, _) = named(item, "target")?;
     let keys: Keys = item.read()?;
     check_path(&item, &keys.path)?;
+    if keys.shared.is_none() && !keys.shared_hosts.is_empty() {
+        return Err(item.refuse_value("shared_hosts", "say with `shared: NAME` what they share"));
+    }
     if let Some(ballast) = keys.ballast {
         BALLAST.check(&item, "ballast", ballast)?;
     }
@@ -205,6 +211,8 @@ fn target(item: Section<'_>) -> Result<TargetSettings, Complaint> {
         ballast: keys.ballast,
         budget,
         wake: keys.wake,
+        shared: keys.shared,
+        shared_hosts: keys.shared_hosts,
         is_default: false,
     })
 }

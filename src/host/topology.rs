@@ -25,12 +25,15 @@ pub struct Resolved {
     pub copy_on_write: bool,
     pub read_only: bool,
     pub devices: Vec<Device>,
+    pub top: Vec<Device>,
 }
 
 /// Leaf disks under a device or file system.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Leaves {
     pub devices: Vec<Device>,
+    /// The topmost block device; all of them where a file system has several.
+    pub top: Vec<Device>,
     pub backing: Backing,
     /// An overwrite is kept by a snapshot or a thin pool somewhere in the stack.
     pub copy_on_write: bool,
@@ -62,6 +65,7 @@ pub fn resolve(roots: &Roots, path: &Path, st_dev: Option<u64>) -> Result<Resolv
         copy_on_write: leaves.copy_on_write,
         read_only: mount.is_read_only(),
         devices: leaves.devices,
+        top: leaves.top,
     })
 }
 
@@ -94,6 +98,7 @@ struct Walk<'a> {
     leaves: Vec<Device>,
     /// A leaf is a disk, and not a loop over what no disk is known of.
     disk: bool,
+    top: Vec<Device>,
     network: bool,
     memory: bool,
     copy_on_write: bool,
@@ -107,6 +112,7 @@ impl<'a> Walk<'a> {
             seen: BTreeMap::new(),
             leaves: Vec::new(),
             disk: false,
+            top: Vec::new(),
             network: false,
             memory: false,
             copy_on_write: false,
@@ -121,7 +127,8 @@ impl<'a> Walk<'a> {
             (_, _, true) => Backing::Memory,
             _ => Backing::Unknown,
         };
-        Leaves { devices: self.leaves, backing, copy_on_write: self.copy_on_write }
+        let (devices, top) = (self.leaves, self.top);
+        Leaves { devices, top, backing, copy_on_write: self.copy_on_write }
     }
 
     /// Takes one step, unless it was taken before. Each step says whether a device that counts lies
@@ -183,7 +190,13 @@ impl<'a> Walk<'a> {
             .into_iter()
             .map(|id| entries(&root.join(id).join("devices")))
             .find(|devices| devices.contains(&own));
-        any(members.unwrap_or_else(|| vec![own]), |name| self.device(&name))
+        any(members.unwrap_or_else(|| vec![own]), |name| {
+            // Each member is a top of its own.
+            let top = std::mem::take(&mut self.top);
+            let found = self.device(&name);
+            self.top.splice(0..0, top);
+            found
+        })
     }
 
     fn device(&mut self, name: &str) -> bool {
@@ -195,6 +208,9 @@ impl<'a> Walk<'a> {
         let Some(facts) = Facts::read(self.roots, name) else { return false };
         self.copy_on_write |= keeps_overwrites(&dir);
         self.network |= facts.backing == Backing::Network;
+        if self.top.is_empty() {
+            self.top.push(counting(name, &dir, facts.rotational()));
+        }
         match facts.class {
             Class::Zram | Class::Ram => {
                 self.memory = true;
@@ -231,7 +247,7 @@ impl<'a> Walk<'a> {
     }
 
     fn leaf(&mut self, name: &str, dir: &Path, rotational: Option<bool>) {
-        self.leaves.push(Device { name: name.to_owned(), stat: dir.join("stat"), rotational });
+        self.leaves.push(counting(name, dir, rotational));
     }
 
     fn is_remote(&self, name: &str) -> bool {
@@ -246,6 +262,10 @@ impl<'a> Walk<'a> {
             None => self.path(Path::new(&file)),
         }
     }
+}
+
+fn counting(name: &str, dir: &Path, rotational: Option<bool>) -> Device {
+    Device { name: name.to_owned(), stat: dir.join("stat"), rotational }
 }
 
 /// True where `found` is so of any; each is asked.

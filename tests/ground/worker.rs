@@ -42,6 +42,7 @@ pub fn run(target: Target, region: Region, leg: Profile) -> Run {
         engine: None,
         seed: 11,
         devices: Vec::new(),
+        top: Vec::new(),
         reserve: Bytes(0),
         procfs: "/proc".into(),
         quiet: Seconds(0.0),

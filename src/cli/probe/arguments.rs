@@ -148,6 +148,9 @@ pub(in crate::cli) struct DiskArguments {
     /// Whether a run that wrote ends with a flush, inside its time [default: true]
     #[arg(long, value_name = "BOOL")]
     pub(super) flush: Option<bool>,
+    /// Leave out the second leg, which shows at twice the depth whether the device is at its end
+    #[arg(long, conflicts_with = "fio_job")]
+    pub(super) one_leg: bool,
     /// Run through the page cache where the file system knows no direct I/O [default: direct only]
     #[arg(long)]
     pub(super) buffered: bool,

@@ -2,9 +2,10 @@
 
 use comfy_table::{Table, presets};
 
+use crate::base::legs::Saturation;
 use crate::base::units::{Rate, Ratio, Seconds};
 use crate::model::job::{Profile, Target};
-use crate::model::outcome::{Direction, Done, Inspection, Measured, per_second};
+use crate::model::outcome::{Direction, Done, Inspection, Measured, SecondLeg, per_second};
 
 /// `/srv  xfs on sda1 -> sda`, then a line for each leg: `rand_rw: random 4 KiB, 70.0 % reads ...`.
 pub(super) fn headlines(target: &Target, seen: &Inspection, legs: &[Profile]) -> Vec<String> {
@@ -51,6 +52,7 @@ pub(super) fn for_people(done: &Done) -> String {
 /// What stands beside the numbers.
 pub(super) fn remarks(done: &Done) -> Vec<String> {
     let mut lines: Vec<String> = done.legs.iter().map(about_leg).collect();
+    lines.extend(done.second_leg.as_deref().map(about_second));
     lines.extend(done.evidence.devices.iter().map(|device| {
         format!("{}: busy {}, queue {:.1}", device.device, device.busy, device.queue)
     }));
@@ -130,6 +132,19 @@ fn about_leg(leg: &Measured) -> String {
     )
 }
 
+/// `depth 16: 5100/s, mean 3.1 ms: at its end, more in flight only waits longer`
+fn about_second(second: &SecondLeg) -> String {
+    let leg = &second.measured;
+    let says = match second.says {
+        Saturation::Saturated => "at its end: more in flight only waits longer",
+        Saturation::Unsaturated => "not at its end: more in flight goes faster",
+        Saturation::Unsteady => "slower than before: the device was not steady",
+        Saturation::Between => "whether it is at its end can't be told",
+    };
+    let (rate, mean) = (leg.operations_per_second(), leg.latency_mean());
+    format!("depth {}: {rate:.0}/s, mean {mean}; {says}", leg.profile.depth)
+}
+
 /// What a reader must know before believing the numbers; each says what to do.
 fn caveats(done: &Done) -> Vec<String> {
     let flags = &done.flags;
@@ -169,7 +184,7 @@ mod tests {
     use super::*;
     use crate::base::units::Bytes;
     use crate::model::job::EngineKind;
-    use crate::model::outcome::{Cost, Evidence, Flags};
+    use crate::model::outcome::Flags;
     use crate::probe::disk::{Preset, shape};
 
     fn done() -> Done {
@@ -196,7 +211,7 @@ mod tests {
             short_operations: 0,
         };
         let flags = Flags { short: Some(true), ..Flags::default() };
-        Done { legs: vec![leg], evidence: Evidence::default(), flags, cost: Cost::default() }
+        Done { legs: vec![leg], flags, ..Done::default() }
     }
 
     #[test]

@@ -4,6 +4,7 @@ use super::arguments::DiskArguments;
 use crate::base::units::{Bytes, MIB};
 use crate::cli::{EXIT_USAGE, Failure};
 use crate::model::job::{EngineKind, Profile};
+use crate::probe::depths::two_legs;
 use crate::probe::{disk, fio};
 
 const FILE_DEFAULT: Bytes = Bytes(512 * MIB);
@@ -44,7 +45,7 @@ impl Work {
                 }
             }
             None => Self {
-                legs: vec![profile(arguments)?],
+                legs: legs(arguments)?,
                 engine: arguments.engine.map(|engine| engine.kind()),
                 seed: arguments.seed,
                 size: arguments.size.unwrap_or(FILE_DEFAULT),
@@ -79,6 +80,12 @@ impl Work {
 
 fn usage(text: String) -> Failure {
     Failure { code: EXIT_USAGE, text }
+}
+
+/// The profile, and the same at twice its depth.
+fn legs(arguments: &DiskArguments) -> Result<Vec<Profile>, Failure> {
+    let profile = profile(arguments)?;
+    Ok(if arguments.one_leg { vec![profile] } else { two_legs(&profile, None) })
 }
 
 /// The profile with what was asked for in its place.

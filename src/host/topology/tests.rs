@@ -44,6 +44,7 @@ fn lvm_over_md_over_parts_leads_to_all_disks_once() {
     stack(&host, "md0", &[("md/level", b"raid1"), ("slaves/sda2/", b""), ("slaves/sdb/", b"")]);
     let found = under(&host, "/var");
     assert_eq!(names(&found.devices), ["sda", "sdb"]);
+    assert_eq!(names(&found.top), ["dm-0"]);
     assert!(!found.copy_on_write);
 }
 
@@ -138,6 +139,7 @@ fn btrfs_has_all_its_devices_and_no_other_ones() {
     host.file("sys/fs/btrfs/uuid/devices/dm-3", "").file("sys/fs/btrfs/uuid/devices/sdb", "");
     let found = resolve(&host.roots(), Path::new("/home"), Some(77)).unwrap();
     assert_eq!(names(&found.devices), ["sda", "sdb"]);
+    assert_eq!(names(&found.top), ["dm-3", "sdb"]);
     assert!(found.copy_on_write && found.backing == Backing::Local);
 }
 
