@@ -220,6 +220,7 @@ fn target(path: &Path) -> Result<Target, Failure> {
         ballast: None,
         budget: Bytes(u64::MAX),
         wake: true,
+        backing: Default::default(),
         is_default: false,
     }))
 }

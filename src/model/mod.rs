@@ -4,4 +4,6 @@ pub mod job;
 pub mod load;
 pub mod metric;
 pub mod outcome;
+pub mod path;
 pub mod snapshot;
+pub mod verdict;

@@ -354,6 +354,7 @@ mod tests {
             ballast: None,
             budget: Bytes(GIB),
             wake: false,
+            backing: Default::default(),
             is_default,
         };
         let copies = Inspection { copy_on_write: true, ..roomy_place() };
