@@ -88,13 +88,17 @@ pub fn link(facts: &Facts) -> Believed {
     };
     let mtu = mtu_of(wire, |mtu| carries(mtu).is_some_and(|most| measured > most * 1.005));
     let Some(value) = carries(mtu) else { return Believed::Unknown };
+    let bond = if members > 1.0 { format!("{members} x ") } else { String::new() };
+    let copies =
+        if divisor > 1.0 { format!(", each write {divisor} x on it") } else { String::new() };
+    let source = describe(wire, &format!("{bond}{}", bits(line)), mtu) + &copies;
     let ceiling = Ceiling {
         value,
         unit: Unit::BytesPerSecond,
         resource: "link".into(),
         direction: if writes { "write" } else { "read" }.into(),
         trust,
-        source: describe(wire, line, members, divisor, mtu),
+        source,
         at: None,
         kind: Persistence::Sustained,
     };
@@ -106,14 +110,11 @@ fn mtu_of(wire: &DeclaredPath, exceeds: impl Fn(u32) -> bool) -> u32 {
     wire.mtu.unwrap_or(if exceeds(MTU_DEFAULT) { MTU_JUMBO } else { MTU_DEFAULT })
 }
 
-/// `1 Gbit/s VXLAN, MTU 1500`.
-fn describe(wire: &DeclaredPath, line: Rate, members: f64, divisor: f64, mtu: u32) -> String {
+/// `2 x 1 Gbit/s VXLAN, MTU 1500`.
+fn describe(wire: &DeclaredPath, lines: &str, mtu: u32) -> String {
     let overlay = wire.encapsulation.map_or("", Encapsulation::label);
     let space = if overlay.is_empty() { "" } else { " " };
-    let bond = if members > 1.0 { format!("{members} x ") } else { String::new() };
-    let copies =
-        if divisor > 1.0 { format!(", each write {divisor} x on it") } else { String::new() };
-    format!("{bond}{}{space}{overlay}, MTU {mtu}{copies}", bits(line))
+    format!("{lines}{space}{overlay}, MTU {mtu}")
 }
 
 /// `1 Gbit/s`, `908.97 Mbit/s`.

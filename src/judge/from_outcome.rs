@@ -127,7 +127,7 @@ fn device(done: &Done, place: &Place<'_>) -> DeviceFacts {
         read_share: done.evidence.device_read_share,
         write_share: written,
         foreign_share: done.evidence.foreign_share,
-        rotational: same.filter(|_| rotational.iter().all(|r| *r == same.into())),
+        rotational: same.filter(|_| rotational.iter().all(|r| *r == same)),
         is_virtual: (!place.devices.is_empty()).then(|| rotational.contains(&None)),
         network_backed: backing.map(|backing| backing == Backing::Network),
         count: u32::try_from(place.devices.len()).ok().filter(|n| *n > 0),

@@ -16,10 +16,10 @@ use crate::probe::disk::{Preset, shape};
 
 /// What is declared for all runs, and the runs.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Measurements {
-    pub backing: DeclaredBacking,
-    pub path: DeclaredPath,
-    pub runs: Vec<Run>,
+pub(in crate::cli) struct Measurements {
+    pub(in crate::cli) backing: DeclaredBacking,
+    pub(in crate::cli) path: DeclaredPath,
+    pub(in crate::cli) runs: Vec<Run>,
 }
 
 /// More are no measurements of one host.
@@ -31,13 +31,17 @@ const OSD_BENCH_BLOCK: Bytes = Bytes(4 << 20);
 
 /// What is declared elsewhere, in place of what the file declares for all.
 #[derive(Clone, Debug, Default)]
-pub struct Declared {
-    pub backing: Option<DeclaredBacking>,
-    pub path: Option<DeclaredPath>,
+pub(in crate::cli) struct Declared {
+    pub(in crate::cli) backing: Option<DeclaredBacking>,
+    pub(in crate::cli) path: Option<DeclaredPath>,
 }
 
 /// Reads `bytes`; `file` is their name in complaints.
-pub fn parse(file: &Path, bytes: &[u8], given: Declared) -> Result<Measurements, Complaint> {
+pub(in crate::cli) fn parse(
+    file: &Path,
+    bytes: &[u8],
+    given: Declared,
+) -> Result<Measurements, Complaint> {
     let document = Document::from_bytes(&file.display().to_string(), bytes)?;
     let root = document.root();
     root.only(&["backing", "path", "runs", "advice"])?;

@@ -18,7 +18,7 @@ const DISKS_COUNT_FROM: Seconds = Seconds(5.0);
 const SECOND_LEG: std::ops::RangeInclusive<f64> = 1.9..=2.1;
 
 /// The runs that fio's `bytes` hold; `path` names them in complaints.
-pub fn parse(path: &Path, bytes: &[u8]) -> Result<Vec<Run>, Fault> {
+pub(in crate::cli) fn parse(path: &Path, bytes: &[u8]) -> Result<Vec<Run>, Fault> {
     let file = json(path, bytes)?;
     let jobs = file.get("jobs").and_then(Value::as_array);
     let (Some(_), Some(jobs)) = (text(&file, "fio version"), jobs) else {

@@ -13,7 +13,7 @@ use crate::judge::facts::{CpuFacts, Facts, LinkFacts, Run, Subject};
 const THREADED: (u32, u32) = (3, 16);
 
 /// The run that iperf3's `bytes` hold; `path` names them in complaints.
-pub fn parse(path: &Path, bytes: &[u8]) -> Result<Run, Fault> {
+pub(in crate::cli) fn parse(path: &Path, bytes: &[u8]) -> Result<Run, Fault> {
     let file = json(path, bytes)?;
     // iperf3 ends with 0 after a fault that it wrote as JSON.
     if let Some(error) = text(&file, "error") {

@@ -1,9 +1,9 @@
 //! Results that somebody else has: a measurements file, fio's and iperf3's JSON.
 
 mod fields;
-pub mod file;
-pub mod fio;
-pub mod iperf3;
+pub(super) mod file;
+pub(super) mod fio;
+pub(super) mod iperf3;
 
 use std::io::Read;
 use std::path::Path;
@@ -14,7 +14,7 @@ use crate::base::fault::{Fault, FaultKind};
 const BYTES_MAX: u64 = 16 << 20;
 
 /// The bytes of `path`, `-` for standard input; refused beyond 16 MiB.
-pub fn read(path: &Path) -> Result<Vec<u8>, Fault> {
+pub(super) fn read(path: &Path) -> Result<Vec<u8>, Fault> {
     let fault = |e: &std::io::Error| Fault::os(path.display(), e);
     let source: Box<dyn Read> = if path == Path::new("-") {
         Box::new(std::io::stdin())

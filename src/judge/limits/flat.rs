@@ -47,6 +47,12 @@ fn link_share(facts: &Facts) -> Option<f64> {
     Some(ceilings::link_load(facts)?.0 / ceiling.value)
 }
 
+/// If copies went over the clients' link, it would be full: nobody says whether they do.
+fn copies_would_fill(facts: &Facts, link: Option<f64>) -> bool {
+    let shared = link.map(|share| share * (facts.replicas() - 1.0));
+    shared.is_some_and(|share| (LINK_NEAR..=1.05).contains(&share))
+}
+
 /// Behind a network, with no link near its ceiling and nothing declared that explains the rate.
 pub(super) fn backend(facts: &Facts) -> Option<Finding> {
     if !facts.network_backed() {
@@ -63,6 +69,7 @@ pub(super) fn backend(facts: &Facts) -> Option<Finding> {
         .advise("look at the storage servers: their disks, CPUs and own links");
     found.holds = facts.is_saturated()
         && link.is_none_or(|share| share < LINK_NEAR)
+        && !(unsaid && copies_would_fill(facts, link))
         && explained(facts).is_none_or(|share| share < EXPLAINS);
     if let Some(share) = link {
         found = found.because(format!("the link was used {}", percent(share)));

@@ -24,7 +24,7 @@ pub(super) fn near(facts: &Facts) -> Option<Finding> {
     let Believed::Yes(ceiling) = ceilings::link(facts) else { return None };
     let (bytes, _) = ceilings::link_load(facts)?;
     let share = bytes / ceiling.value;
-    let text = format!("the link is full: {} of {}", percent(share), ceiling.source);
+    let text = format!("the link is full: {} of what {} carries", percent(share), ceiling.source);
     let resent = facts.link.retransmits.filter(|count| *count > 0);
     let mut found = Finding::new(Margin { x: share, ..NEAR }, share, text)
         .because(format!("{} of {}", bits(Rate(bytes)), bits(Rate(ceiling.value))))
@@ -40,13 +40,14 @@ pub(super) fn near(facts: &Facts) -> Option<Finding> {
 /// What was sent again, against all that was sent.
 fn retransmits(facts: &Facts, count: u64) -> String {
     match ratio(facts) {
-        Some(share) if share < 0.001 => {
-            format!(
-                "{count} segments were sent again ({:.2} %): a full queue, no fault",
-                share * 100.0
-            )
+        Some(share) if share < 0.0001 => {
+            format!("{count} segments were sent again, less than 0.01 %: a full queue, no fault")
         }
-        Some(share) => format!("{count} segments were sent again ({:.2} %)", share * 100.0),
+        Some(share) if share < 0.001 => {
+            let share = share * 100.0;
+            format!("{count} segments were sent again, {share:.2} %: a full queue, no fault")
+        }
+        Some(share) => format!("{count} segments were sent again , {:.2} %", share * 100.0),
         None => format!("{count} segments were sent again"),
     }
 }

@@ -6,6 +6,8 @@ mod cache;
 mod flat;
 mod latency;
 mod link;
+#[cfg(test)]
+mod properties;
 mod seek;
 mod throttle;
 mod unknown;

@@ -22,9 +22,9 @@ pub(super) fn look(facts: &Facts) -> Option<Finding> {
     let margin =
         if degraded { Margin { x: 0.0, ..INSIDE } } else { Margin { x: inside, ..INSIDE } };
     let text = if degraded {
-        format!("heads that move, and fewer operations than {} give: degraded", count(spindles))
+        format!("heads that move, and only {} from {}: degraded", Frequency(rate), count(spindles))
     } else {
-        format!("heads that move: {} is what {} give", Frequency(rate), count(spindles))
+        format!("heads that move: {} from {}", Frequency(rate), count(spindles))
     };
     let busy = facts.busy_spindles();
     let claimed = match facts.saturation() {

@@ -22,6 +22,8 @@ const POLICED_MOST: f64 = 0.65;
 const FALLEN: f64 = 0.7;
 /// In flight without a second leg from which flash would show what it can.
 const DEEP: f64 = 8.0;
+/// One number in four is round by chance: on a disk of which nothing is known that alone is little.
+const ROUND_MOST: f64 = 0.65;
 const ADVICE: &str = "raise the limit, or choose a larger volume type";
 
 pub(super) fn look(facts: &Facts) -> Option<Finding> {
@@ -68,10 +70,15 @@ fn even(facts: &Facts) -> Option<Finding> {
             .chain(opaque(facts))
             .flatten()
             .collect();
+    let by_number_alone = set.is_none()
+        && same_operations.is_none()
+        && facts_of_it.len() == 1
+        && only_undeclared(facts);
     let text = "a limit that somebody set holds the rate: too even for a medium";
     let mut found = Finding::new(Margin { x: cv, ..EVEN }, cv, text)
         .only_if(flat && !facts_of_it.is_empty() && cv < EVEN.threshold)
         .second(set.is_some() || same_operations.is_some() || facts_of_it.len() >= 2)
+        .at_most_if(by_number_alone, ROUND_MOST)
         .because(format!("the rate varied by {:.1} %", cv * 100.0))
         .advise(ADVICE);
     found.because.extend(facts_of_it);
@@ -133,6 +140,11 @@ fn same_operations(facts: &Facts) -> Option<String> {
     Some(format!("{other} operations come at the same rate"))
 }
 
+/// It may be a disk like any other: nobody says that it is virtual or behind a network.
+fn only_undeclared(facts: &Facts) -> bool {
+    facts.is_opaque() && !facts.network_backed() && facts.device.is_virtual != Some(true)
+}
+
 /// What only says something where nobody knows the medium.
 fn opaque(facts: &Facts) -> Vec<Option<String>> {
     if !facts.is_opaque() {
@@ -159,7 +171,8 @@ fn other_block(facts: &Facts, is: impl Fn(Bytes, f64) -> bool) -> Option<(Bytes,
 }
 
 fn round(facts: &Facts) -> Option<String> {
-    if let Some(operations) = facts.operations().filter(|rate| is_round(*rate)) {
+    let counts = facts.is_large() == Some(false);
+    if let Some(operations) = facts.operations().filter(|rate| counts && is_round(*rate)) {
         return Some(format!("{} is a round number", Frequency(operations)));
     }
     let bytes = facts.bytes().filter(|bytes| is_round_rate(Rate(*bytes)))?;
@@ -200,7 +213,7 @@ mod tests {
     #[test]
     fn an_even_round_number_under_an_unknown_medium_is_a_limit() {
         let verdict = judge(&even_run(500.0, 1.001));
-        assert_eq!((verdict.limit, verdict.confidence), (Limit::Throttle, 0.75));
+        assert_eq!((verdict.limit, verdict.confidence), (Limit::Throttle, 0.65));
         assert_ne!(judge(&even_run(504.0, 1.001)).limit, Limit::Throttle, "not round");
         assert_ne!(judge(&even_run(500.0, 1.05)).limit, Limit::Throttle, "not equal");
         let noisy = Facts { rate_cv: Some(0.03), ..even_run(500.0, 1.0) };
@@ -236,7 +249,7 @@ mod tests {
 
     #[test]
     fn four_and_sixteen_kibibytes_at_one_rate_are_counted_operations() {
-        let mut facts = even_run(7_113.0, 1.0);
+        let mut facts = even_run(7_130.0, 1.0);
         assert_ne!(judge(&facts).limit, Limit::Throttle);
         facts.known.other_blocks = vec![(Bytes(16 * KIB), Frequency(7_080.0))];
         let verdict = judge(&facts);
