@@ -241,7 +241,7 @@ fn evidence_that_contradicts_what_is_declared_is_said_and_not_believed() {
             ("zeros", "unknown", 0.0, 0.0),
             ("nothing over a link", "unknown", 0.0, 0.0),
             ("more than its disks are declared to move", "unknown", 0.0, 0.0),
-            ("more than its limit", "operations", 0.5, 0.5),
+            ("more than its limit", "operations", 0.75, 0.75),
         ],
     );
     assert_eq!(runs(&judged)[3]["verdict"]["text"], "nothing moved: there is no result to judge");

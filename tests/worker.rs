@@ -241,6 +241,7 @@ fn confined_workers_lay_out_inspect_run_and_give_back() {
         engine: None,
         seed: 1,
         devices: found.devices,
+        top: found.top,
         reserve,
         procfs: "/proc".into(),
         quiet: Seconds(0.0),

@@ -72,6 +72,16 @@ pub fn median(values: &[f64]) -> Option<f64> {
     }
 }
 
+/// Coefficient of variation: standard deviation / mean; `None` of fewer than two values, or of a
+/// mean that is not above 0.
+pub fn variation(values: &[f64]) -> Option<f64> {
+    let n = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / n;
+    let square = values.iter().map(|v| (v - mean) * (v - mean)).sum::<f64>() / (n - 1.0);
+    let share = square.sqrt() / mean;
+    (values.len() > 1 && mean > 0.0 && share.is_finite()).then_some(share)
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -100,6 +110,14 @@ mod tests {
         assert_eq!(median(&[]), None);
         assert_eq!(median(&[3.0, 1.0]), Some(2.0));
         assert_eq!(median(&[3.0, 1.0, 2.0, f64::NAN]), Some(2.0));
+    }
+
+    #[test]
+    fn variation_is_of_the_mean() {
+        let share = variation(&[80.0, 120.0, 80.0, 120.0]).unwrap();
+        assert!((share - 0.2309).abs() < 1e-3, "{share}");
+        assert_eq!(variation(&[5.0; 4]), Some(0.0));
+        assert_eq!((variation(&[5.0]), variation(&[0.0, 0.0])), (None, None));
     }
 
     proptest! {

@@ -23,6 +23,7 @@ use crate::model::job::{
     Access, Backing, EngineKind, Job, Place, Profile, Region, Run, Target, Task, WIRE_VERSION,
 };
 use crate::model::outcome::{Done, Inspection, Outcome, Reply};
+use crate::probe::depths::two_legs;
 use crate::probe::disk::{self, Preset};
 use crate::schedule::turn::{Turn, TurnGuard};
 use crate::worker::parent::ProcessRunner;
@@ -113,6 +114,9 @@ pub(super) struct DiskArguments {
     /// Size of the unnamed file [default: 512MiB]
     #[arg(long, value_name = "SIZE")]
     size: Option<Bytes>,
+    /// Leave out the second leg, which shows at twice the depth whether the device is at its end
+    #[arg(long)]
+    one_leg: bool,
     /// Run through the page cache where the file system knows no direct I/O
     #[arg(long)]
     buffered: bool,
@@ -145,6 +149,11 @@ pub(super) fn run(arguments: DiskArguments, out: &mut dyn Write) -> Result<(), F
     let progress = Progress::new(std::io::stderr().is_terminal(), &profile);
     progress.headline(&table::headline(&target, &inspection, &profile));
     let turn = wait_for_turn(&state)?;
+    let legs = match arguments.one_leg {
+        true => vec![profile],
+        false => two_legs(&profile, None),
+    };
+    let time: f64 = legs.iter().map(|leg| leg.runtime.0 + leg.ramp.0).sum();
     let run = Run {
         kind: disk::KIND.name.into(),
         region: match target.place {
@@ -152,18 +161,19 @@ pub(super) fn run(arguments: DiskArguments, out: &mut dyn Write) -> Result<(), F
             Place::Device(_) => Region::WholeDevice,
         },
         target,
-        legs: vec![profile.clone()],
+        legs,
         engine: arguments.engine.map(|engine| match engine {
             EngineName::IoUring => EngineKind::IoUring,
             EngineName::Threads => EngineKind::Threads,
         }),
         seed: arguments.seed.unwrap_or_else(|| SystemClock.now().wall.as_nanos() as u64),
         devices: inspection.devices,
+        top: inspection.top,
         reserve: RESERVE,
         procfs: Roots::default().procfs,
         quiet: Seconds(1.0),
     };
-    let deadline = (profile.runtime.duration() + profile.ramp.duration()) + GRACE;
+    let deadline = Seconds(time).duration() + GRACE;
     let job = Job { v: WIRE_VERSION, polite: false, task: Task::Run(run) };
     let ended = runner.run(&job, deadline, &stop, &mut |what| progress.take(what));
     drop(turn);
@@ -221,6 +231,8 @@ fn target(path: &Path) -> Result<Target, Failure> {
         budget: Bytes(u64::MAX),
         wake: true,
         backing: Default::default(),
+        shared: None,
+        shared_hosts: Vec::new(),
         is_default: false,
     }))
 }

@@ -62,6 +62,14 @@ pub fn backing(section: &Section<'_>) -> Result<DeclaredBacking, Complaint> {
     })
 }
 
+/// The `backing` of `section`; `otherwise` where it has none.
+pub(super) fn or(
+    section: &Section<'_>,
+    otherwise: &DeclaredBacking,
+) -> Result<DeclaredBacking, Complaint> {
+    section.get("backing").map_or_else(|| Ok(otherwise.clone()), |section| backing(&section))
+}
+
 /// Reads a `path` section.
 pub fn path(section: &Section<'_>) -> Result<DeclaredPath, Complaint> {
     #[derive(Default, Deserialize)]

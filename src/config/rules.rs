@@ -45,7 +45,7 @@ impl Settings {
             "first_run",
         ])?;
         let plain = Settings::default();
-        let backing = declared(&root)?;
+        let backing = declared::or(&root, &DeclaredBacking::default())?;
         let targets = targets(&root, &backing)?;
         Ok(Settings {
             listen: listen(&root)?.unwrap_or(plain.listen),
@@ -156,10 +156,6 @@ fn by_name<T: DeserializeOwned>(
     Ok(found)
 }
 
-fn declared(section: &Section<'_>) -> Result<DeclaredBacking, Complaint> {
-    section.get("backing").map_or(Ok(DeclaredBacking::default()), |s| declared::backing(&s))
-}
-
 /// `backing`: of those that declare none.
 fn targets(
     root: &Section<'_>,
@@ -200,11 +196,17 @@ fn target(item: Section<'_>, backing: &DeclaredBacking) -> Result<TargetSettings
         /// Read apart, with its own places.
         #[serde(default, rename = "backing")]
         _backing: IgnoredAny,
+        shared: Option<String>,
+        #[serde(default)]
+        shared_hosts: Vec<String>,
     }
 
     let (item, _) = named(item, "target")?;
     let keys: Keys = item.read()?;
     check_path(&item, &keys.path)?;
+    if keys.shared.is_none() && !keys.shared_hosts.is_empty() {
+        return Err(item.refuse_value("shared_hosts", "say with `shared: NAME` what they share"));
+    }
     if let Some(ballast) = keys.ballast {
         BALLAST.check(&item, "ballast", ballast)?;
     }
@@ -223,10 +225,9 @@ fn target(item: Section<'_>, backing: &DeclaredBacking) -> Result<TargetSettings
         ballast: keys.ballast,
         budget,
         wake: keys.wake,
-        backing: match item.get("backing") {
-            Some(_) => declared(&item)?,
-            None => backing.clone(),
-        },
+        backing: declared::or(&item, backing)?,
+        shared: keys.shared,
+        shared_hosts: keys.shared_hosts,
         is_default: false,
     })
 }

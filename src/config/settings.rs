@@ -52,6 +52,8 @@ pub struct Filter {
 #[serde(default, deny_unknown_fields)]
 pub struct DiskSettings {
     pub media: Option<Media>,
+    /// Shingled: probes never write there. Disks that hide it from the kernel have to be declared.
+    pub smr: bool,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -77,6 +79,11 @@ pub struct TargetSettings {
     pub wake: bool,
     /// What lies under it that the kernel can't see.
     pub backing: DeclaredBacking,
+    /// The backend that targets of other hosts lie on as well (one Ceph pool): they take turns.
+    pub shared: Option<String>,
+    /// Names of all these hosts, the own one included; empty: each picks a turn by its own name, and
+    /// two may meet.
+    pub shared_hosts: Vec<String>,
     /// True for the one that nobody configured.
     pub is_default: bool,
 }

@@ -6,6 +6,7 @@ use super::board::Board;
 use super::plan::{Plan, PlannedProbe};
 use crate::base::clock::Moment;
 use crate::base::fault::{Fault, FaultKind};
+use crate::base::legs::Saturation;
 use crate::base::stats::Histogram;
 use crate::base::units::{Bytes, Rate, Seconds};
 use crate::model::job::Profile;
@@ -141,11 +142,33 @@ fn remember(history: &mut Vec<HistoryEntry>, entry: HistoryEntry) {
 /// One line for log and page.
 pub fn headline(outcome: &Outcome) -> String {
     match outcome {
-        Outcome::Done(done) => done.legs.iter().map(leg_line).collect::<Vec<_>>().join("; "),
+        Outcome::Done(done) => {
+            let legs: Vec<_> = done.legs.iter().map(leg_line).collect();
+            format!("{}{}", legs.join("; "), deeper(done))
+        }
         Outcome::Failed { fault, .. } => format!("failed ({}): {fault}", fault.kind.label()),
         Outcome::Skipped { skip, text, .. } => format!("skipped ({}): {text}", skip.label()),
         Outcome::Hung { text } => format!("hung: {text}"),
     }
+}
+
+/// What more in flight did, where it was tried.
+fn deeper(done: &Done) -> String {
+    let says = match (&done.knee, &done.second_leg) {
+        (Some(knee), _) => {
+            let text = format!(", knee at depth {}", knee.depth);
+            return if knee.says == Some(Saturation::Saturated) { text } else { text + " or more" };
+        }
+        (None, Some(second)) => second.says,
+        (None, None) => return String::new(),
+    };
+    match says {
+        Saturation::Saturated => ", saturated",
+        Saturation::Unsaturated => ", faster when deeper",
+        Saturation::Unsteady => ", unsteady",
+        Saturation::Between => "",
+    }
+    .to_owned()
 }
 
 fn leg_line(leg: &Measured) -> String {
@@ -159,7 +182,7 @@ fn leg_line(leg: &Measured) -> String {
     format!("{} {:.0}/s, {rate}{latency}", leg.profile.name, leg.operations_per_second())
 }
 
-/// The legs of a run, no deeper than the target's last rate lets the queue be.
+/// The legs of a run, none deeper than the target's last rate lets the queue be.
 pub fn bounded_legs(board: &Board, index: usize, probe: &PlannedProbe) -> Vec<Profile> {
     let last = board.lock().probes.get(index).and_then(|view| view.last.clone());
     let rate = last.map_or(RATE_UNKNOWN, |done| {
@@ -167,7 +190,7 @@ pub fn bounded_legs(board: &Board, index: usize, probe: &PlannedProbe) -> Vec<Pr
         let bytes: f64 = done.legs.iter().map(moved).sum();
         Rate(per_second(bytes, Seconds(done.legs.iter().map(|leg| leg.elapsed.0).sum())))
     });
-    probe.shape.clone().within(rate).legs
+    probe.shape.legs_at(rate)
 }
 
 /// What a run cost: what it says, or its worst case when it can't say.
@@ -227,7 +250,7 @@ pub fn foreign_reply() -> Fault {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::outcome::{Direction, Evidence, Flags};
+    use crate::model::outcome::Direction;
 
     #[test]
     fn failures_outlive_successes_in_the_history() {
@@ -270,19 +293,17 @@ mod tests {
         };
         let view = |mib| ProbeView {
             name: "seq_read".into(),
-            last: Some(Arc::new(Done {
-                legs: vec![measured(mib)],
-                evidence: Evidence::default(),
-                flags: Flags::default(),
-                cost: Cost::default(),
-            })),
+            last: Some(Arc::new(Done { legs: vec![measured(mib)], ..Done::default() })),
             ..ProbeView::default()
         };
         let board = Board::default();
-        let depth = |index| bounded_legs(&board, index, &probe(index))[0].depth;
-        assert_eq!(depth(0), 8, "nothing known yet");
+        let depths = |index| {
+            let legs = bounded_legs(&board, index, &probe(index));
+            legs.iter().map(|leg| leg.depth).collect::<Vec<_>>()
+        };
+        assert_eq!(depths(0), [4, 8], "nothing known yet");
         board.lock().probes = vec![Arc::new(view(1000)), Arc::new(view(40))];
-        assert_eq!((depth(0), depth(1)), (32, 4));
+        assert_eq!((depths(0), depths(1)), (vec![32, 64], vec![2, 4]));
     }
 
     #[test]

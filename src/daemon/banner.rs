@@ -16,6 +16,7 @@ use crate::model::job::{Backing, Job, Task, WIRE_VERSION};
 use crate::model::outcome::{Inspection, OwnRuns, Reply};
 use crate::model::snapshot::{HostFacts, ResourceClass};
 use crate::sample::{Reading, SAMPLERS, Tick};
+use crate::schedule::writes::may_write;
 use crate::worker::{Ended, Runner, Stop};
 
 /// What the first lines are made from.
@@ -209,10 +210,7 @@ fn rhythm(plan: &Plan, target: usize) -> String {
 
 fn writes(plan: &Plan, target: usize, inspection: &Inspection) -> String {
     let settings = &plan.targets[target];
-    let shared = inspection.copy_on_write || inspection.backing == Backing::Network;
-    if settings.writes == Some(false)
-        || (settings.is_default && settings.writes.is_none() && shared)
-    {
+    if !may_write(settings, inspection, &plan.settings.sample.disks) {
         return format!(
             "writes nothing ({}: set `writes: true` to change that)",
             inspection.filesystem

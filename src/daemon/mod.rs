@@ -197,6 +197,7 @@ impl Daemon {
             keeper: Keeper { runner: Arc::clone(&runner), directory: options.state.clone() },
             runner,
             turn_places: turn_places(&options.state),
+            host_name: host.name.clone(),
             host_seed: u64::from(crc32fast::hash(host.name.as_bytes())),
         };
         let sampling = Sampling {

@@ -12,6 +12,7 @@ use crate::model::job::{EngineKind, Place};
 use crate::probe::disk::Preset;
 use crate::probe::{self, Kind, Shape};
 use crate::schedule::budget::{self, Planned};
+use crate::schedule::slots::Slots;
 
 /// Everything a running daemon goes by. Built whole, swapped whole.
 pub struct Plan {
@@ -118,20 +119,25 @@ fn default_target(state: &Path) -> TargetSettings {
         budget: BUDGET_DEFAULT,
         wake: false,
         backing: Default::default(),
+        shared: None,
+        shared_hosts: Vec::new(),
         is_default: true,
     }
 }
 
-/// Latency, and the five profiles.
+/// Latency, the five profiles, and the knee of random reads.
 fn default_probes(target: usize, settings: &TargetSettings) -> Vec<PlannedProbe> {
     let latency = (probe::latency::KIND.read)(None)
         .map(|shape| (probe::latency::KIND.name, &probe::latency::KIND, shape));
     let profiles = Preset::ALL
         .into_iter()
         .map(|preset| (preset.name(), &probe::disk::KIND, probe::disk::shape(preset)));
+    let knee = (probe::knee::KIND.read)(None)
+        .map(|shape| (probe::knee::KIND.name, &probe::knee::KIND, shape));
     latency
         .into_iter()
         .chain(profiles)
+        .chain(knee)
         .filter_map(|(name, kind, shape)| {
             let shape = allowed(shape, settings)?;
             let every = shape.every;
@@ -162,6 +168,14 @@ fn configured(
         .ok_or_else(|| entry.refuse(format!("no target `{}`", typed.target)))?;
     let options = entry.get(kind.name);
     let shape = (kind.read)(options.as_ref())?;
+    if let Some(shared) = targets[target].shared.as_ref().filter(|_| !shape.exempt_from_gate)
+        && shape.time() > Slots::run_max()
+    {
+        let (time, most) = (shape.time(), Slots::run_max());
+        let text =
+            format!("a run takes {time}: a turn on the shared `{shared}` has room for {most}");
+        return Err(entry.refuse(text));
+    }
     let shape = allowed(shape, &targets[target]).ok_or_else(|| {
         let (name, target) = (&typed.name, &typed.target);
         entry.refuse(format!("probe `{name}` writes, and target `{target}` is only read"))

@@ -19,8 +19,11 @@ use crate::host::roots::Roots;
 use crate::model::job::{Place, Region, Run, Task};
 use crate::model::outcome::{Outcome, Reply, Skip};
 use crate::model::snapshot::ProbeState;
+use crate::schedule::calm::Calm;
 use crate::schedule::due::{Entry, Order, Timetable};
 use crate::schedule::guard::{self, Request};
+use crate::schedule::slots::Slots;
+use crate::schedule::writes::may_write;
 use crate::worker::{Runner, Stop};
 
 /// What the lane is given.
@@ -35,6 +38,8 @@ pub struct Probing {
     pub keeper: Keeper,
     /// Directories for the turn's lock, best first.
     pub turn_places: Vec<PathBuf>,
+    /// As other hosts that share a backend know this one.
+    pub host_name: String,
     /// Differs between hosts, so that they don't all probe at the same second.
     pub host_seed: u64,
 }
@@ -48,12 +53,16 @@ pub struct Lane {
     runs: u64,
     /// When the last own activity on devices ended.
     pub(super) worked: Option<Moment>,
+    /// For how long the gate of each target has been open.
+    calm: Calm,
 }
 
 /// Time for one open, look and answer of a healthy target.
 pub const INSPECT_DEADLINE: Duration = Duration::from_secs(5);
 /// Beyond its runtime a run may take this long to open, drain and flush.
 pub(super) const RUN_GRACE: Duration = Duration::from_secs(40);
+/// Samples after own work until there is a window without it.
+const SETTLED_SAMPLES: f64 = 2.5;
 /// The lane looks around at least this often.
 const TURN: Duration = Duration::from_secs(1);
 
@@ -67,6 +76,7 @@ impl Probing {
             self.take_new_plan(&mut lane);
             let now = self.clock.now();
             lane.targets.reap(now);
+            self.look_at_gates(&mut lane);
             if let Some(target) = lane.targets.due_for_inspection(now) {
                 self.inspect(&mut lane, target);
                 continue;
@@ -91,13 +101,15 @@ impl Probing {
         let targets = Targets::new(Arc::clone(&self.board), &plan, &state, self.clock.now());
         let timetable = self.timetable(&plan);
         account::new_views(&self.board, &plan);
-        Lane { plan, timetable, targets, state, runs: 0, worked: Some(self.clock.now()) }
+        let worked = Some(self.clock.now());
+        Lane { plan, timetable, targets, state, runs: 0, worked, calm: Calm::default() }
     }
 
     fn timetable(&self, plan: &Plan) -> Timetable {
         let entry = |probe: &PlannedProbe| Entry {
             name: probe.key(plan),
             every: probe.every,
+            soon: probe.shape.calm.0 > 0.0,
             order: if probe.shape.exempt_from_gate {
                 Order::Latency
             } else if probe.shape.writes_anything() {
@@ -118,13 +130,58 @@ impl Probing {
         }
         let now = self.clock.now();
         lane.timetable = self.timetable(&plan).following(&lane.timetable, now);
+        lane.calm = Calm::default();
         lane.targets.replan(&plan, now);
         account::new_views(&self.board, &plan);
         lane.plan = plan;
     }
 
+    /// Sees how the idle gates stand that somebody waits for; not in the wake of own work, which is
+    /// no load of others.
+    fn look_at_gates(&self, lane: &mut Lane) {
+        let now = self.clock.now();
+        let every = lane.plan.settings.sample.every.0;
+        let own = lane.worked.is_some_and(|worked| now.since(worked).0 < SETTLED_SAMPLES * every);
+        let waited_for = |probe: &&PlannedProbe| probe.shape.calm.0 > 0.0;
+        if own || !lane.plan.probes.iter().any(|probe| waited_for(&probe)) {
+            return;
+        }
+        let conditions = self.board.lock().conditions.clone();
+        for probe in lane.plan.probes.iter().filter(waited_for) {
+            let Some(inspection) = lane.targets.inspection(probe.target) else { continue };
+            let open = guard::idle(&inspection.devices, &conditions, now).is_ok();
+            lane.calm.see(probe.target, open, now);
+        }
+    }
+
+    /// How long a probe has to wait for a calm that is long enough; its first run needs none.
+    fn wait_for_calm(&self, lane: &Lane, index: usize) -> Option<Duration> {
+        let probe = &lane.plan.probes[index];
+        let first = self.board.lock().probes.get(index).is_none_or(|view| view.runs == 0);
+        let wait = lane.calm.wait(probe.target, probe.shape.calm, self.clock.now());
+        wait.filter(|_| !first)
+    }
+
+    /// How long it is until this host's turn on a backend that it shares; what is exempt from the
+    /// gate is too little to wait for others.
+    fn wait_for_slot(&self, lane: &Lane, index: usize) -> Option<Duration> {
+        let probe = &lane.plan.probes[index];
+        let target = &lane.plan.targets[probe.target];
+        let name = target.shared.as_ref().filter(|_| !probe.shape.exempt_from_gate)?;
+        let of = |hosts: &[String]| Slots::new(name, hosts, &self.host_name);
+        let slots = of(&target.shared_hosts).or_else(|text| {
+            tracing::warn!(target = target.name, "{text}: its turn is by its own name");
+            of(&[])
+        });
+        slots.ok()?.wait(probe.shape.time(), self.clock.now())
+    }
+
     /// One due probe: guard, ballast, budget, turn, run, account.
     fn attempt(&self, lane: &mut Lane, index: usize) {
+        let waits = [self.wait_for_calm(lane, index), self.wait_for_slot(lane, index)];
+        if let Some(wait) = waits.into_iter().flatten().max() {
+            return lane.timetable.defer(index, wait, self.clock.now());
+        }
         self.settle(lane);
         let began = self.clock.now();
         let outcome = match self.prepare(lane, index) {
@@ -145,7 +202,7 @@ impl Probing {
     pub(super) fn settle(&self, lane: &mut Lane) {
         let every = lane.plan.settings.sample.every.duration();
         if let Some(worked) = lane.worked.take() {
-            let settled = worked.plus(every * 5 / 2);
+            let settled = worked.plus(every.mul_f64(SETTLED_SAMPLES));
             self.halt.sleep(settled.mono.saturating_sub(self.clock.now().mono));
         }
     }
@@ -169,7 +226,7 @@ impl Probing {
             exempt: probe.shape.exempt_from_gate,
             devices: &inspection.devices,
             writes,
-            may_write: guard::may_write(settings, &inspection),
+            may_write: may_write(settings, &inspection, &plan.settings.sample.disks),
             region: size,
             inspection: Some(&inspection),
             wake: settings.wake,
@@ -194,6 +251,7 @@ impl Probing {
             engine: probe.engine,
             seed: self.seed(lane),
             devices: inspection.devices,
+            top: inspection.top,
             reserve,
             procfs: self.roots.procfs.clone(),
             quiet: probe.shape.quiet,

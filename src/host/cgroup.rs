@@ -22,17 +22,17 @@ pub fn throttled(text: &[u8]) -> Option<Seconds> {
     })
 }
 
-/// Where the CPU controller of `text` (/proc/self/cgroup) has its group: directories below the
-/// cgroup mount to try, and the path of the group in it.
-fn group(text: &str) -> Option<(Vec<&str>, &str)> {
+/// Where a controller has its group in `text` (/proc/self/cgroup): directories below the cgroup mount
+/// to try, and the path of the group in it.
+fn group<'a>(text: &'a str, controller: &'a str) -> Option<(Vec<&'a str>, &'a str)> {
     let lines = text.lines().filter_map(|line| {
         let mut parts = line.splitn(3, ':');
         Some((parts.next()?, parts.next()?, parts.next()?))
     });
     let mut unified = None;
     for (id, controllers, path) in lines {
-        if controllers.split(',').any(|c| c == "cpu") {
-            return Some((vec![controllers, "cpu"], path));
+        if controllers.split(',').any(|c| c == controller) {
+            return Some((vec![controllers, controller], path));
         }
         if id == "0" && controllers.is_empty() {
             unified = Some((vec![""], path));
@@ -48,13 +48,7 @@ pub struct CpuGroups(Vec<KeptFile>);
 impl CpuGroups {
     /// The groups of this process; none where it can't be known.
     pub fn of_own(roots: &Roots) -> Self {
-        let text = read_file(&roots.proc("self/cgroup")).unwrap_or_default();
-        let text = String::from_utf8_lossy(&text);
-        let Some((mounts, path)) = group(&text) else { return Self(Vec::new()) };
-        let top =
-            mounts.iter().map(|mount| roots.sys("fs/cgroup").join(mount)).find(|top| top.is_dir());
-        let Some(top) = top else { return Self(Vec::new()) };
-        let files = levels(&top, path).into_iter().map(|l| l.join("cpu.stat"));
+        let files = own_levels(roots, "cpu").into_iter().map(|level| level.join("cpu.stat"));
         Self(files.filter(|f| f.exists()).map(KeptFile::new).collect())
     }
 
@@ -65,6 +59,16 @@ impl CpuGroups {
             .filter_map(|file| throttled(file.read().ok()?))
             .max_by(|a, b| a.0.total_cmp(&b.0))
     }
+}
+
+/// Directories of the groups of a controller that this process is in, from its own one up; none where
+/// they can't be known.
+pub(super) fn own_levels(roots: &Roots, controller: &str) -> Vec<PathBuf> {
+    let text = read_file(&roots.proc("self/cgroup")).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    let Some((mounts, path)) = group(&text, controller) else { return Vec::new() };
+    let mut tops = mounts.iter().map(|mount| roots.sys("fs/cgroup").join(mount));
+    tops.find(|top| top.is_dir()).map_or_else(Vec::new, |top| levels(&top, path))
 }
 
 /// Directories from the group up to the mount. A path out of the mount (another cgroup namespace)
@@ -138,7 +142,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_text_is_survived(text in ".{0,300}", bytes in prop::collection::vec(any::<u8>(), 0..300)) {
-            let _ = group(&text).map(|(_, path)| levels(Path::new("/nonexistent"), path));
+            let _ = group(&text, "cpu").map(|(_, path)| levels(Path::new("/nonexistent"), path));
             let _ = throttled(&bytes);
         }
     }

@@ -3,6 +3,7 @@
 pub mod aside;
 pub mod block;
 pub mod cgroup;
+pub mod cgroup_io;
 pub mod cpu;
 pub mod disks;
 #[cfg(test)]

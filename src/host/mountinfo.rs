@@ -20,7 +20,7 @@ impl DeviceNumber {
         Self { major: rustix::fs::major(st_dev), minor: rustix::fs::minor(st_dev) }
     }
 
-    fn parse(text: &[u8]) -> Option<Self> {
+    pub(super) fn parse(text: &[u8]) -> Option<Self> {
         let (major, minor) = std::str::from_utf8(text).ok()?.split_once(':')?;
         Some(Self { major: major.parse().ok()?, minor: minor.parse().ok()? })
     }

@@ -236,11 +236,11 @@ fn flash(facts: &Facts) -> Option<Next> {
         return None;
     }
     let writes = facts.write_ratio()?;
-    let copies = (1.0 - writes) + writes * facts.replicas();
+    let cost = (1.0 - writes) + writes * facts.penalty();
     let devices = facts.devices()?;
     let latency = if facts.network_backed() { FLASH_LATENCY_REMOTE } else { FLASH_LATENCY };
     least([
-        Some((FLASH_OPERATIONS * devices / copies, "the flash")),
+        Some((FLASH_OPERATIONS * devices / cost, "the flash")),
         named(facts.depth.map(|depth| depth / latency), "the depth"),
         named(link(facts), "link"),
     ])

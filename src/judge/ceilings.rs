@@ -9,6 +9,7 @@ use crate::model::verdict::{Ceiling, Persistence, Trust, Unit};
 
 /// A measurement above this times a ceiling shows that the ceiling is none.
 const BEYOND: f64 = 1.05;
+const LINK: &str = "link";
 const MTU_DEFAULT: u32 = 1500;
 const MTU_JUMBO: u32 = 9000;
 
@@ -36,11 +37,12 @@ pub fn check(ceiling: Ceiling, measured: f64) -> Believed {
         return Believed::Yes(ceiling);
     }
     let Ceiling { unit, resource, trust, source, .. } = &ceiling;
+    let show = |value| if resource == LINK { bits(Rate(value)) } else { unit.show(value) };
     Believed::Dropped(format!(
-        "the {} ceiling of the {resource} ({source}, {}) is dropped: {} was measured",
+        "the {} ceiling of the {resource}, {source}, is dropped: it is {}, and {} was measured",
         trust.label(),
-        unit.show(ceiling.value),
-        unit.show(measured)
+        show(ceiling.value),
+        show(measured)
     ))
 }
 
@@ -95,7 +97,7 @@ pub fn link(facts: &Facts) -> Believed {
     let ceiling = Ceiling {
         value,
         unit: Unit::BytesPerSecond,
-        resource: "link".into(),
+        resource: LINK.into(),
         direction: if writes { "write" } else { "read" }.into(),
         trust,
         source,
@@ -172,7 +174,7 @@ pub fn set_limit(facts: &Facts) -> Believed {
         let ceiling = Ceiling {
             value,
             unit,
-            resource: "limit".into(),
+            resource: "rate".into(),
             direction: direction(facts).into(),
             trust: Trust::Declared,
             source: "a limit that somebody set".into(),

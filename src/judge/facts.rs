@@ -286,7 +286,8 @@ impl Facts {
         })
     }
 
-    fn penalty(&self) -> f64 {
+    /// Disk operations that one small write costs, copies included.
+    pub fn penalty(&self) -> f64 {
         let raid = self.backing.raid.map_or(1.0, |raid| raid.parity().write_penalty());
         self.replicas() * raid
     }

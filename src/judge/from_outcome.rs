@@ -3,11 +3,9 @@
 use super::facts::{CpuFacts, DeviceFacts, Facts, FlagFacts, SecondLeg, Subject};
 use crate::base::units::{Bytes, Frequency, Rate, Ratio, Seconds};
 use crate::model::job::{Backing, Device};
-use crate::model::outcome::{Done, Inspection, Measured, per_second};
-use crate::model::path::{DeclaredBacking, Raid};
+use crate::model::outcome::{Done, Evidence, Inspection, Measured, RATE_INTERVAL, per_second};
+use crate::model::path::DeclaredBacking;
 
-/// Rates are kept in intervals of 100 ms.
-const INTERVAL_SECONDS: f64 = 0.1;
 /// Counting so many operations varies by a tenth by itself.
 const OPERATIONS_AN_INTERVAL: f64 = 100.0;
 /// Fewer intervals tell no variation.
@@ -30,7 +28,8 @@ pub fn storage(done: &Done, place: &Place<'_>) -> Option<Facts> {
     let profile = &first.profile;
     let reads = Flow::of(&first.reads.bytes, first.reads.operations, first.elapsed);
     let writes = Flow::of(&first.writes.bytes, first.writes.operations, first.elapsed);
-    let second = done.legs.iter().skip(1).find(|leg| is_second(first, leg));
+    let compared = done.second_leg.as_ref().map(|second| &second.measured);
+    let second = compared.or(done.legs.iter().skip(1).find(|leg| is_second(first, leg)));
     Some(Facts {
         subject: Subject::Storage,
         access: Some(profile.access),
@@ -45,16 +44,12 @@ pub fn storage(done: &Done, place: &Place<'_>) -> Option<Facts> {
         second_leg: second.map(|leg| SecondLeg {
             depth: Some(f64::from(leg.profile.in_flight_max())),
             rate_per_second: leg.operations_per_second(),
-            latency_p50_seconds: median(leg),
+            // Medians of two mixes compare badly: the means follow from depth and rate.
+            latency_p50_seconds: None,
         }),
         rate_cv: variation(&first.rates),
         device: device(done, place),
-        cpu: CpuFacts {
-            busiest_ratio: None,
-            allowed_ratio: None,
-            steal_ratio: done.evidence.steal,
-            throttled_ratio: done.evidence.throttled,
-        },
+        cpu: cpu(&done.evidence),
         flags: flags(done),
         backing: place.backing.clone(),
         ..Facts::default()
@@ -76,6 +71,19 @@ impl Flow {
     }
 }
 
+/// The busiest thread, kernel thread or CPU in interrupts.
+fn cpu(evidence: &Evidence) -> CpuFacts {
+    let threads = [&evidence.thread, &evidence.kernel_thread];
+    let threads = threads.into_iter().flatten().map(|thread| thread.share);
+    let busiest = threads.chain(evidence.interrupts).map(|share| share.0).reduce(f64::max);
+    CpuFacts {
+        busiest_ratio: busiest.map(Ratio),
+        allowed_ratio: evidence.host_cpu,
+        steal_ratio: evidence.steal,
+        throttled_ratio: evidence.throttled,
+    }
+}
+
 /// The same workload, deeper.
 fn is_second(first: &Measured, leg: &Measured) -> bool {
     let shape = |m: &Measured| (m.profile.access, m.profile.reads, m.profile.block, m.engine);
@@ -94,7 +102,7 @@ fn median(leg: &Measured) -> Option<Seconds> {
 pub fn variation(rates: &[f32]) -> Option<f64> {
     let all: f64 = rates.iter().map(|rate| f64::from(*rate)).sum();
     let mean = all / rates.len() as f64;
-    let times = OPERATIONS_AN_INTERVAL / (mean * INTERVAL_SECONDS);
+    let times = OPERATIONS_AN_INTERVAL / (mean * RATE_INTERVAL.0);
     let span = times.is_finite().then(|| times.ceil().max(1.0) as usize)?;
     let intervals: Vec<f64> = rates
         .chunks_exact(span)
@@ -110,28 +118,27 @@ pub fn variation(rates: &[f32]) -> Option<f64> {
 }
 
 fn device(done: &Done, place: &Place<'_>) -> DeviceFacts {
-    let seen = &done.evidence.devices;
-    // Every leg is in the devices' counters: a deeper second leg tells nothing of the first.
-    let one_leg = done.legs.len() == 1 && !seen.is_empty();
-    // Under an array each written byte is several: the amplification is the array's own.
-    let array = place.backing.raid.is_some_and(|raid| raid != Raid::None) || seen.len() > 1;
-    let written = done.evidence.write_amplification;
+    let evidence = &done.evidence;
     let backing = place.inspection.map(|inspection| inspection.backing);
+    // Where every overwrite is kept by somebody, how many copies it makes isn't known.
     let copies = place.inspection.is_some_and(|inspection| inspection.copy_on_write);
     let rotational: Vec<Option<bool>> = place.devices.iter().map(|d| d.rotational).collect();
-    let same = rotational.first().copied().flatten();
+    let first = rotational.first().copied().flatten();
     DeviceFacts {
-        busy_ratio: seen.iter().map(|d| d.busy.0).reduce(f64::max).map(Ratio),
-        in_flight: one_leg.then(|| seen.iter().map(|d| d.queue).sum()),
-        write_amplification: written.filter(|_| !array && !copies),
-        read_share: done.evidence.device_read_share,
-        write_share: written,
-        foreign_share: done.evidence.foreign_share,
-        rotational: same.filter(|_| rotational.iter().all(|r| *r == same)),
+        busy_ratio: evidence.devices.iter().map(|d| d.busy.0).reduce(f64::max).map(Ratio),
+        in_flight: evidence.in_flight,
+        slots: evidence.slots.map(f64::from),
+        idle_ratio: evidence.idle,
+        write_amplification: evidence.top_write_amplification.filter(|_| !copies),
+        read_share: evidence.device_read_share,
+        write_share: evidence.write_amplification,
+        foreign_share: evidence.foreign_share,
+        flush_ratio: evidence.flush_share,
+        rotational: first.filter(|_| rotational.iter().all(|r| *r == first)),
         is_virtual: (!place.devices.is_empty()).then(|| rotational.contains(&None)),
         network_backed: backing.map(|backing| backing == Backing::Network),
         count: u32::try_from(place.devices.len()).ok().filter(|n| *n > 0),
-        ..DeviceFacts::default()
+        cgroup_ratio: evidence.io_limit.as_ref().map(|limit| Ratio(limit.used)),
     }
 }
 
@@ -156,7 +163,7 @@ mod tests {
     use super::*;
     use crate::judge::limits::judge;
     use crate::model::job::{Access, EngineKind, Profile};
-    use crate::model::outcome::{Cost, DeviceUse, Direction, Evidence, Flags};
+    use crate::model::outcome::{DeviceUse, Direction, Flags};
     use crate::model::path::Media;
     use crate::model::verdict::Limit;
 
@@ -211,7 +218,7 @@ mod tests {
                 ..Evidence::default()
             },
             flags: Flags { direct: Some(true), ..Flags::default() },
-            cost: Cost::default(),
+            ..Done::default()
         }
     }
 

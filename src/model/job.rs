@@ -163,6 +163,9 @@ pub struct Run {
     pub seed: u64,
     /// Leaf disks whose counters the worker reads.
     pub devices: Vec<Device>,
+    /// The topmost block device, or devices, under the target.
+    #[serde(default)]
+    pub top: Vec<Device>,
     /// Space that must stay free on the target's file system.
     pub reserve: Bytes,
     /// Where the worker reads CPU and cgroup counters from.
@@ -217,7 +220,7 @@ pub struct Job {
     pub task: Task,
 }
 
-/// Cumulative state of a running leg, once a second.
+/// Cumulative state of a running leg, twice a second.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Progress {
     /// Index of the leg.

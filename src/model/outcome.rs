@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+pub use super::evidence::{DeviceUse, Evidence, IoLimit, Knee, Limited, SecondLeg, ThreadUse};
 use super::job::{Backing, Device, EngineKind, Profile};
 use crate::base::clock::Moment;
 use crate::base::fault::{Fault, FaultKind};
@@ -16,6 +17,9 @@ pub const DURATION_BOUNDS: &[f64] = &[
     0.00109, 0.0016, 0.0024, 0.0036, 0.0054, 0.0081, 0.012, 0.018, 0.027, 0.04, 0.06, 0.09, 0.13,
     0.19, 0.28, 0.42, 0.63, 0.94, 1.4, 2.1, 3.1, 4.6, 6.9, 10.3, 15.4, 23.1, 34.6, 45.5, 60.5,
 ];
+
+/// Of the rates of a leg.
+pub const RATE_INTERVAL: Seconds = Seconds(0.1);
 
 /// Why a run did not take place. The `reason` of `loadline_probe_skips_total`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -144,6 +148,9 @@ pub struct Inspection {
     pub backing: Backing,
     /// Every overwrite there is kept by somebody: btrfs, ZFS, bcachefs, visibly thin volumes.
     pub copy_on_write: bool,
+    /// A disk under it is written in zones (SMR): overwriting costs it far more than it says.
+    #[serde(default)]
+    pub zoned: bool,
     pub read_only: bool,
     pub size: Bytes,
     pub available: Bytes,
@@ -151,17 +158,28 @@ pub struct Inspection {
     pub inodes_free: Option<Ratio>,
     /// Leaf disks under the target; empty where they can't be seen.
     pub devices: Vec<Device>,
+    /// The topmost block device, or devices, under the target.
+    #[serde(default)]
+    pub top: Vec<Device>,
     /// Size of a whole ballast file there now.
     pub ballast: Option<Bytes>,
 }
 
 /// Everything a run measured.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Done {
+    /// The profiles as named: what is published.
     pub legs: Vec<Measured>,
+    /// Of these legs.
     pub evidence: Evidence,
     pub flags: Flags,
+    /// Of everything that the run did.
     pub cost: Cost,
+    /// Shows whether the one profile is saturated; of runs that may teach a ceiling.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub second_leg: Option<Box<SecondLeg>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub knee: Option<Box<Knee>>,
 }
 
 /// Results of one leg.
@@ -178,7 +196,7 @@ pub struct Measured {
     pub writes: Direction,
     pub flush: Option<Seconds>,
     pub seed: u64,
-    /// Operations a second in intervals of 100 ms.
+    /// Operations a second in intervals of [`RATE_INTERVAL`].
     pub rates: Vec<f32>,
     /// fio's slope rule over `rates`: |least-squares slope| under 10 % of the mean per leg.
     pub steady: Option<bool>,
@@ -207,38 +225,21 @@ impl Measured {
     pub fn operations_per_second(&self) -> f64 {
         per_second(self.operations() as f64, self.elapsed)
     }
+
+    /// Mean of reads and writes together; by Little's law where none was timed.
+    pub fn latency_mean(&self) -> Seconds {
+        let sides = [&self.reads, &self.writes].into_iter();
+        let total = sides.filter_map(|d| Some(d.latency_mean?.0 * d.operations as f64)).sum();
+        match per_second(total, Seconds(self.operations() as f64)) {
+            mean if mean > 0.0 => Seconds(mean),
+            _ => Seconds(f64::from(self.profile.in_flight_max()) / self.operations_per_second()),
+        }
+    }
 }
 
 /// `amount` over `time`; 0 where no time passed.
 pub fn per_second(amount: f64, time: Seconds) -> f64 {
     if time.0 > 0.0 { amount / time.0 } else { 0.0 }
-}
-
-/// What the worker saw around and during its run.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Evidence {
-    pub devices: Vec<DeviceUse>,
-    /// Bytes written at the leaf devices / bytes the probe wrote.
-    pub write_amplification: Option<f64>,
-    /// Bytes read at the leaf devices / bytes the probe read.
-    pub device_read_share: Option<f64>,
-    /// Foreign bytes a second in the quiet windows / the run's bytes a second.
-    pub foreign_share: Option<f64>,
-    /// CPU seconds of the worker / seconds of the run.
-    pub cpu: Option<f64>,
-    pub steal: Option<Ratio>,
-    /// Share of the run in which the worker's cgroup was CPU-throttled.
-    pub throttled: Option<Ratio>,
-}
-
-/// What one leaf device did during the run.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct DeviceUse {
-    pub device: String,
-    pub busy: Ratio,
-    pub queue: f64,
-    pub read_bytes: Bytes,
-    pub written_bytes: Bytes,
 }
 
 /// Validity of a run; each is a series of `loadline_probe_flag`. `None` = can't be known here.

@@ -1,39 +1,49 @@
-//! What CPUs did to a run: time of this worker, of the host, stolen, and withheld by a cgroup.
+//! What CPUs did to a run: time of this worker, of the host, of kernel threads on the way to the
+//! disks; what was stolen, and what a cgroup withheld.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
+use rustix::thread::CpuSet;
 use rustix::time::{ClockId, clock_gettime};
 
+use super::kernel::Threads;
 use crate::base::units::{Ratio, Seconds};
-use crate::host::roots;
+use crate::host::cgroup::CpuGroups;
+use crate::host::cpu::{CpuStat, CpuTimes, parse};
+use crate::host::roots::{self, Roots};
+use crate::model::outcome::ThreadUse;
 
-/// One reading of everything that can be had here.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Reading {
-    /// CPU time of this process.
-    process: f64,
-    /// CPU time of the thread that drives the I/O.
-    thread: f64,
-    host: Option<Host>,
-    /// Seconds for which the cgroup of this process was throttled.
-    throttled: Option<f64>,
+/// Reads everything that can be had here.
+#[derive(Debug)]
+pub(super) struct Cpus {
+    groups: CpuGroups,
+    /// CPUs that this process may use, by the kernel's number; `None`: all.
+    allowed: Option<CpuSet>,
 }
 
-/// Ticks of the first line of /proc/stat.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Host {
-    total: u64,
-    idle: u64,
-    steal: u64,
+/// One reading.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Reading {
+    /// CPU time of this process.
+    process: Seconds,
+    /// CPU time of the thread that drives the I/O.
+    thread: Seconds,
+    host: Option<CpuStat>,
+    kernel: Threads,
+    /// Time for which the most throttled cgroup of this process was.
+    throttled: Option<Seconds>,
 }
 
 /// Shares of a run between two readings.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Shares {
     pub(super) process: Seconds,
     /// Of one CPU, used by the driving thread.
     pub(super) thread: Option<Ratio>,
-    /// Of all CPUs, not idle.
+    pub(super) kernel_thread: Option<ThreadUse>,
+    /// Of the CPU that had most of them.
+    pub(super) interrupts: Option<Ratio>,
+    /// Of the CPUs that this process may use, not idle.
     pub(super) host: Option<Ratio>,
     pub(super) steal: Option<Ratio>,
     pub(super) throttled: Option<Ratio>,
@@ -41,169 +51,149 @@ pub(super) struct Shares {
 
 /// Ticks are hundredths of a second: shares of fewer say nothing.
 const TICKS_MIN: u64 = 50;
+const IRQ: usize = 5;
+const SOFTIRQ: usize = 6;
 
-pub(super) fn take(procfs: &Path, throttle: Option<&Throttle>) -> Reading {
-    let seconds = |id| {
-        let t = clock_gettime(id);
-        t.tv_sec as f64 + t.tv_nsec as f64 / 1e9
-    };
-    Reading {
-        process: seconds(ClockId::ProcessCPUTime),
-        thread: seconds(ClockId::ThreadCPUTime),
-        host: roots::read_file(&procfs.join("stat")).ok().and_then(|text| host(&text)),
-        throttled: throttle.and_then(Throttle::seconds),
-    }
+/// CPU time of this process so far.
+pub(super) fn own_cpu() -> Seconds {
+    on_clock(ClockId::ProcessCPUTime)
 }
 
-impl Reading {
-    pub(super) fn until(&self, later: &Reading, elapsed: Seconds) -> Shares {
+fn on_clock(id: ClockId) -> Seconds {
+    let time = clock_gettime(id);
+    Seconds(time.tv_sec as f64 + time.tv_nsec as f64 / 1e9)
+}
+
+impl Cpus {
+    pub(super) fn find() -> Self {
+        let groups = CpuGroups::of_own(&Roots::default());
+        Self { groups, allowed: rustix::thread::sched_getaffinity(None).ok() }
+    }
+
+    pub(super) fn take(&mut self, procfs: &Path) -> Reading {
+        Reading {
+            process: own_cpu(),
+            thread: on_clock(ClockId::ThreadCPUTime),
+            host: roots::read_file(&procfs.join("stat")).ok().and_then(|text| parse(&text).ok()),
+            kernel: Threads::read(procfs),
+            throttled: self.groups.throttled(),
+        }
+    }
+
+    /// What happened from `before` to `after`, `elapsed` later.
+    pub(super) fn shares(&self, before: &Reading, after: &Reading, elapsed: Seconds) -> Shares {
         let mut shares = Shares {
-            process: Seconds((later.process - self.process).max(0.0)),
-            thread: Ratio::of((later.thread - self.thread).max(0.0), elapsed.0),
+            process: Seconds((after.process.0 - before.process.0).max(0.0)),
+            thread: Ratio::of((after.thread.0 - before.thread.0).max(0.0), elapsed.0),
+            kernel_thread: after.kernel.busiest_since(&before.kernel, elapsed),
             ..Shares::default()
         };
-        if let (Some(before), Some(after)) = (self.host, later.host) {
-            let total = after.total.saturating_sub(before.total);
-            // Steal and idle can step back a little between readings (kernel/sched/cputime.c).
-            let share = |b: u64, a: u64| {
-                Ratio::of(a.saturating_sub(b) as f64, total as f64).filter(|_| total >= TICKS_MIN)
+        if let (Some(before), Some(after)) = (&before.host, &after.host) {
+            let all = Grown::of(&before.all, &after.all);
+            shares.steal = all.share(all.of_fields(&[CpuTimes::STEAL]));
+            let allowed = |number: &u32| {
+                let number = *number as usize;
+                number >= CpuSet::MAX_CPU
+                    || self.allowed.as_ref().is_none_or(|set| set.is_set(number))
             };
-            shares.steal = share(before.steal, after.steal);
-            shares.host = share(before.idle, after.idle).map(|idle| Ratio(1.0 - idle.0));
+            let each = before.each.iter().filter(|(number, _)| allowed(number));
+            let each: Vec<Grown> = each
+                .filter_map(|(number, times)| {
+                    let (_, later) = after.each.iter().find(|(n, _)| n == number)?;
+                    Some(Grown::of(times, later))
+                })
+                .collect();
+            shares.host = Grown::sum(&each).busy();
+            let interrupts = each.iter().filter_map(|g| g.share(g.of_fields(&[IRQ, SOFTIRQ])));
+            shares.interrupts = interrupts.max_by(|a, b| a.0.total_cmp(&b.0));
         }
-        if let (Some(before), Some(after)) = (self.throttled, later.throttled) {
-            shares.throttled = Ratio::of((after - before).max(0.0), elapsed.0);
+        if let (Some(before), Some(after)) = (before.throttled, after.throttled) {
+            shares.throttled = Ratio::of((after.0 - before.0).max(0.0), elapsed.0);
         }
         shares
     }
 }
 
-/// `cpu  user nice system idle iowait irq softirq steal guest guest_nice`; guest is within user.
-fn host(text: &[u8]) -> Option<Host> {
-    let line = std::str::from_utf8(text.split(|b| *b == b'\n').next()?).ok()?;
-    let mut words = line.split_ascii_whitespace();
-    if words.next() != Some("cpu") {
-        return None;
-    }
-    let fields: Vec<u64> = words.take(8).map_while(|word| word.parse().ok()).collect();
-    let at = |i: usize| fields.get(i).copied();
-    // Waiting for I/O is idle: the CPU had nothing to do.
-    let idle = at(3)?.saturating_add(at(4).unwrap_or(0));
-    let total = fields.iter().fold(0_u64, |sum, n| sum.saturating_add(*n));
-    Some(Host { total, idle, steal: at(7).unwrap_or(0) })
-}
+/// Ticks by field between two readings. Steal and idle can step back a little
+/// (kernel/sched/cputime.c).
+#[derive(Clone, Copy, Debug, Default)]
+struct Grown([u64; CpuTimes::FIELDS]);
 
-/// The file that says for how long the cgroup of this process was throttled.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Throttle(PathBuf);
-
-impl Throttle {
-    /// Found through the process's own cgroup and where that hierarchy is mounted.
-    pub(super) fn find() -> Option<Self> {
-        let text = |path: &str| String::from_utf8(roots::read_file(Path::new(path)).ok()?).ok();
-        let (cgroups, mounts) = (text("/proc/self/cgroup")?, text("/proc/self/mountinfo")?);
-        let path = locate(&cgroups, &mounts)?;
-        let found = Throttle(path);
-        found.seconds().map(|_| found)
-    }
-
-    fn seconds(&self) -> Option<f64> {
-        throttled(&String::from_utf8(roots::read_file(&self.0).ok()?).ok()?)
-    }
-}
-
-/// `throttled_usec` of cgroup v2, `throttled_time` in nanoseconds of v1.
-fn throttled(stat: &str) -> Option<f64> {
-    stat.lines().find_map(|line| {
-        let (name, value) = line.split_once(' ')?;
-        let value = value.trim().parse::<f64>().ok()?;
-        match name {
-            "throttled_usec" => Some(value / 1e6),
-            "throttled_time" => Some(value / 1e9),
-            _ => None,
+impl Grown {
+    fn of(before: &CpuTimes, after: &CpuTimes) -> Self {
+        let mut grown = Self::default();
+        for ((grown, before), after) in grown.0.iter_mut().zip(before.0).zip(after.0) {
+            *grown = after.saturating_sub(before);
         }
-    })
-}
+        grown
+    }
 
-/// `cpu.stat` of this process's cgroup: of the v1 hierarchy with the cpu controller, else of v2.
-fn locate(cgroups: &str, mounts: &str) -> Option<PathBuf> {
-    // `4:cpu,cpuacct:/path` and `0::/path` (cgroups(7)).
-    let own = |wanted: &dyn Fn(&str) -> bool| {
-        cgroups.lines().find_map(|line| {
-            let mut parts = line.splitn(3, ':');
-            let controllers = parts.nth(1)?;
-            wanted(controllers).then(|| parts.next())?
-        })
-    };
-    let has_cpu = |list: &str| list.split(',').any(|c| c == "cpu");
-    let (path, kind) = match own(&has_cpu) {
-        Some(path) => (path, "cgroup"),
-        None => (own(&|list: &str| list.is_empty())?, "cgroup2"),
-    };
-    mounts.lines().find_map(|line| {
-        let (mount, source) = line.split_once(" - ")?;
-        let mut fields = mount.split(' ').skip(3);
-        let (root, at) = (fields.next()?, fields.next()?);
-        let mut source = source.split(' ');
-        if source.next()? != kind || (kind == "cgroup" && !has_cpu(source.nth(1)?)) {
-            return None;
+    fn sum(each: &[Grown]) -> Self {
+        let mut sum = Self::default();
+        for one in each {
+            for (sum, ticks) in sum.0.iter_mut().zip(one.0) {
+                *sum = sum.saturating_add(ticks);
+            }
         }
-        let below = path.strip_prefix(root.trim_end_matches('/')).unwrap_or(path);
-        Some(Path::new(at).join(below.trim_start_matches('/')).join("cpu.stat"))
-    })
+        sum
+    }
+
+    fn of_fields(&self, fields: &[usize]) -> u64 {
+        fields.iter().filter_map(|field| self.0.get(*field)).sum()
+    }
+
+    fn share(&self, ticks: u64) -> Option<Ratio> {
+        let total: u64 = self.0.iter().sum();
+        Ratio::of(ticks as f64, total as f64).filter(|_| total >= TICKS_MIN)
+    }
+
+    /// Waiting for I/O is idle: the CPU had nothing to do.
+    fn busy(&self) -> Option<Ratio> {
+        let idle = self.of_fields(&[CpuTimes::IDLE, CpuTimes::IOWAIT]);
+        self.share(idle).map(|idle| Ratio(1.0 - idle.0))
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::*;
 
-    #[test]
-    fn steal_and_idle_are_shares_of_all_ticks() {
-        let before = host(b"cpu  100 0 100 800 0 0 0 0 0 0\ncpu0 1 2 3").unwrap();
-        let after = host(b"cpu  150 0 110 820 0 0 0 20 0 0\n").unwrap();
-        let reading = |host| Reading { host: Some(host), ..Reading::default() };
-        let shares = reading(before).until(&reading(after), Seconds(1.0));
-        assert_eq!((shares.steal, shares.host), (Some(Ratio(0.2)), Some(Ratio(0.8))));
-        let none = reading(before).until(&reading(before), Seconds(1.0));
-        assert_eq!((none.steal, none.host), (None, None));
+    fn reading(stat: &[u8]) -> Reading {
+        Reading { host: Some(parse(stat).unwrap()), ..Reading::default() }
     }
 
     #[test]
-    fn the_cgroup_is_found_in_both_versions_and_in_containers() {
-        let v2 = "30 1 0:26 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw\n";
-        assert_eq!(
-            locate("0::/system.slice/loadline.service\n", v2),
-            Some("/sys/fs/cgroup/system.slice/loadline.service/cpu.stat".into())
+    fn steal_is_of_all_ticks_and_the_rest_of_the_cpus_that_may_be_used() {
+        let before = reading(b"cpu 100 0 100 800 0 0 0 0\ncpu0 0 0 0 0 0 0 0 0\ncpu1 0 0 0 0\n");
+        let after = reading(
+            b"cpu 150 0 110 820 0 0 0 20\ncpu0 10 0 10 30 0 0 50 0\ncpu1 100 0 0 0 0 0 0 0\n",
         );
-        let v1 = "31 1 0:27 /docker/abc /sys/fs/cgroup/cpu,cpuacct ro - cgroup cgroup \
-                  rw,cpu,cpuacct\n";
-        assert_eq!(
-            locate("5:memory:/docker/abc\n4:cpu,cpuacct:/docker/abc\n0::/x\n", v1),
-            Some("/sys/fs/cgroup/cpu,cpuacct/cpu.stat".into())
-        );
+        let mut only_first = CpuSet::new();
+        only_first.set(0);
+        let of = |allowed| {
+            let cpus = Cpus { groups: CpuGroups::of_own(&nowhere()), allowed };
+            cpus.shares(&before, &after, Seconds(1.0))
+        };
+        let shares = of(Some(only_first));
+        assert_eq!(shares.steal, Some(Ratio(0.2)));
+        assert_eq!((shares.host, shares.interrupts), (Some(Ratio(0.7)), Some(Ratio(0.5))));
+        assert_eq!(of(None).host, Some(Ratio(0.85)));
+        let cpus = Cpus { groups: CpuGroups::of_own(&nowhere()), allowed: None };
+        let none = cpus.shares(&before, &before, Seconds(1.0));
+        assert_eq!((none.steal, none.host, none.interrupts), (None, None, None));
     }
 
-    #[test]
-    fn throttled_time_has_the_unit_of_its_version() {
-        assert_eq!(throttled("nr_periods 3\nthrottled_usec 1500000\n"), Some(1.5));
-        assert_eq!(throttled("nr_periods 3\nthrottled_time 2000000000\n"), Some(2.0));
-        assert_eq!(throttled("usage_usec 1\n"), None);
+    fn nowhere() -> Roots {
+        Roots { procfs: "/no".into(), sysfs: "/no".into(), rootfs: "/".into() }
     }
 
     #[test]
     fn this_process_uses_cpu() {
-        let before = take(Path::new("/proc"), None);
+        let mut cpus = Cpus::find();
+        let before = cpus.take(Path::new("/proc"));
         let sum: u64 = (0..5_000_000_u64).fold(0, |sum, n| std::hint::black_box(sum ^ n));
-        let shares = before.until(&take(Path::new("/proc"), None), Seconds(1.0));
+        let after = cpus.take(Path::new("/proc"));
+        let shares = cpus.shares(&before, &after, Seconds(1.0));
         assert!(shares.process.0 > 0.0 && shares.thread.unwrap().0 > 0.0, "{sum}");
-    }
-
-    proptest! {
-        #[test]
-        fn no_text_breaks_the_parsers(a in ".{0,200}", b in ".{0,200}") {
-            let _ = (locate(&a, &b), throttled(&a), host(b.as_bytes()));
-        }
     }
 }

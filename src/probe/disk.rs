@@ -3,8 +3,10 @@
 
 use serde::Deserialize;
 
+use super::depths::Depths;
 use super::latency::complain;
-use super::{Kind, Shape, metrics, run};
+use super::run::{self, Rules};
+use super::{Kind, Shape, metrics};
 use crate::base::units::{Bytes, GIB, KIB, MIB, Ratio, Seconds};
 use crate::config::read;
 use crate::model::job::{Access, Profile};
@@ -23,7 +25,9 @@ pub static KIND: Kind = Kind {
         };
         options.shape().map_err(|(key, text)| complain(section, key, text))
     },
-    run: |run, watch| run::storage(run, &run::Rules { flags_of_length: true }, watch),
+    run: |run, watch| {
+        run::storage(run, &Rules { flags_of_length: true, depths: Depths::Twice }, watch)
+    },
 };
 
 /// The five profiles by name.
@@ -98,7 +102,9 @@ fn shape_of(profile: Profile) -> Shape {
     let hours = if profile.writes_anything() { 6.0 } else { 1.0 };
     Shape {
         every: Seconds(hours * 3600.0),
+        depths: Depths::Twice,
         exempt_from_gate: false,
+        calm: Seconds(0.0),
         quiet: Seconds(1.0),
         profile: profile.name.clone(),
         summary: format!(

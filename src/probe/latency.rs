@@ -3,7 +3,9 @@
 
 use serde::Deserialize;
 
-use super::{Kind, Shape, metrics, run};
+use super::depths::Depths;
+use super::run::{self, Rules};
+use super::{Kind, Shape, metrics};
 use crate::base::units::{Bytes, KIB, Ratio, Seconds};
 use crate::config::complaint::Complaint;
 use crate::config::document::Section;
@@ -22,7 +24,9 @@ pub static KIND: Kind = Kind {
         };
         options.shape().map_err(|(key, text)| complain(section, key, text))
     },
-    run: |run, watch| run::storage(run, &run::Rules { flags_of_length: false }, watch),
+    run: |run, watch| {
+        run::storage(run, &Rules { flags_of_length: false, depths: Depths::AsNamed }, watch)
+    },
 };
 
 /// A section is there whenever its options can be wrong.
@@ -70,7 +74,9 @@ impl Options {
         Ok(Shape {
             legs: [reads, writes].into_iter().flatten().collect(),
             every: Seconds(30.0),
+            depths: Depths::AsNamed,
             exempt_from_gate: true,
+            calm: Seconds(0.0),
             quiet: Seconds(0.0),
             profile: "latency".into(),
             summary: format!(

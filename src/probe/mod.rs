@@ -2,9 +2,14 @@
 //! Adding one is one file and one line in the list below.
 
 mod cpu;
-pub mod evidence;
+pub mod depths;
+mod evidence;
+mod families;
+mod kernel;
+mod legs;
 pub mod metrics;
 mod run;
+mod threads;
 
 use crate::base::units::{Rate, Seconds};
 use crate::config::complaint::Complaint;
@@ -13,6 +18,7 @@ use crate::model::job::{Profile, Run};
 use crate::model::metric::Desc;
 use crate::model::outcome::Outcome;
 use crate::workload::Watch;
+use depths::Depths;
 
 /// What the list knows of a probe kind.
 pub struct Kind {
@@ -36,7 +42,7 @@ macro_rules! probes {
     };
 }
 
-probes! { latency, disk }
+probes! { latency, disk, knee }
 
 /// The kind of this name.
 pub fn kind(name: &str) -> Option<&'static Kind> {
@@ -46,12 +52,15 @@ pub fn kind(name: &str) -> Option<&'static Kind> {
 /// What a probe does each time it is due.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Shape {
-    /// In the order in which they run.
+    /// In the order in which they run, with the bounds of the whole run.
     pub legs: Vec<Profile>,
+    pub depths: Depths,
     /// Default interval.
     pub every: Seconds,
     /// Runs on a busy device too.
     pub exempt_from_gate: bool,
+    /// After its first run, only once the idle gate has been open for so long.
+    pub calm: Seconds,
     /// Quiet window before and after, to see foreign load.
     pub quiet: Seconds,
     /// Label value: `rand_read`, `latency`.
@@ -60,8 +69,8 @@ pub struct Shape {
     pub summary: String,
 }
 
-/// A queue longer than this much time at the last known rate delays everybody else's I/O.
-const QUEUE_SECONDS_MAX: f64 = 0.1;
+/// To start a worker, open the target, drain and flush.
+const AROUND: Seconds = Seconds(5.0);
 
 impl Shape {
     /// The same without legs that write; `None` where none is left.
@@ -71,16 +80,20 @@ impl Shape {
         (!legs.is_empty()).then(|| Shape { legs, ..self.clone() })
     }
 
-    /// The same, no deeper than 0.1 s of `rate`, the last that was measured there.
-    #[must_use]
-    pub fn within(mut self, rate: Rate) -> Shape {
-        for leg in &mut self.legs {
-            let bytes_per_depth = leg.block.0 as f64 * f64::from(leg.jobs);
-            let depth = rate.0 * QUEUE_SECONDS_MAX / bytes_per_depth;
-            // `as` saturates, and takes what is no number for nothing.
-            leg.depth = (depth as u32).clamp(1, leg.depth.max(1));
+    /// What a run is made of at a target whose last measured rate is `rate`: at each depth no deeper
+    /// than 0.1 s of it. A ladder finds its end by what it measures.
+    pub fn legs_at(&self, rate: Rate) -> Vec<Profile> {
+        match (self.depths, &self.legs[..]) {
+            (Depths::Twice, [one]) => depths::two_legs(one, Some(rate)),
+            (Depths::Ladder, [one]) => depths::ladder(one),
+            (_, legs) => legs.iter().map(|leg| depths::as_named(leg, rate)).collect(),
         }
-        self
+    }
+
+    /// How long a run takes as planned, with what is needed around its legs.
+    pub fn time(&self) -> Seconds {
+        let legs: f64 = self.legs.iter().map(|leg| leg.runtime.0 + leg.ramp.0).sum();
+        Seconds(legs + 2.0 * self.quiet.0 + AROUND.0)
     }
 
     pub fn writes_anything(&self) -> bool {
@@ -111,19 +124,6 @@ mod tests {
             let written = (kind.read)(Some(&options)).unwrap();
             assert_eq!(written, (kind.read)(None).unwrap(), "{}", kind.name);
         }
-    }
-
-    #[test]
-    fn a_slow_disk_gets_a_short_queue() {
-        let shape = (disk::KIND.read)(None).unwrap();
-        let mut deep = shape.clone();
-        deep.legs[0].block = crate::base::units::Bytes(1 << 20);
-        deep.legs[0].jobs = 1;
-        deep.legs[0].depth = 32;
-        assert_eq!(deep.clone().within(Rate(80e6)).legs[0].depth, 7);
-        assert_eq!(deep.clone().within(Rate(0.0)).legs[0].depth, 1);
-        assert_eq!(deep.clone().within(Rate(f64::NAN)).legs[0].depth, 1);
-        assert_eq!(deep.within(Rate(4e9)).legs[0].depth, 32);
     }
 
     #[test]

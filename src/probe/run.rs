@@ -1,10 +1,17 @@
 //! One run of a storage probe, from the lock on its target to its flags.
 
-use super::evidence::Observer;
+use std::time::Duration;
+
+use super::depths::Depths;
+use super::evidence::{Around, Bill, Observer, flags};
+use super::knee;
+use super::legs::{Found, Legs, Pass, twice};
+use crate::base::clock::monotonic;
 use crate::base::fault::{Fault, FaultKind};
-use crate::base::units::Bytes;
-use crate::model::job::Run;
-use crate::model::outcome::{Done, Measured, Outcome};
+use crate::base::legs::Saturation;
+use crate::base::units::{Bytes, Seconds};
+use crate::model::job::{Access, Profile, Run};
+use crate::model::outcome::{Done, Outcome};
 use crate::workload::devices::Window;
 use crate::workload::drive::{Drive, Leg, Moved};
 use crate::workload::engine::Chosen;
@@ -15,6 +22,8 @@ use crate::workload::{Halt, Watch};
 pub(super) struct Rules {
     /// Whether a run can be too short or unsteady: not where a few operations are the whole of it.
     pub(super) flags_of_length: bool,
+    /// What the legs of a run are to each other.
+    pub(super) depths: Depths,
 }
 
 /// Runs all legs; the target stays locked from before it is opened until the end.
@@ -30,13 +39,23 @@ pub(super) fn storage(run: &Run, rules: &Rules, watch: &dyn Watch) -> Outcome {
         Ok(started) => started,
         Err(halt) => return halt.outcome(None),
     };
-    let observer = Observer::begin(run, watch);
-    let Legs { measured, moved, halt } = legs(run, &ground, &chosen, watch);
-    let seen = observer.finish(&moved, watch);
-    let flags = seen.flags(&measured, ground.prefilled, rules.flags_of_length);
-    let mut cost = seen.cost;
-    cost.written_bytes = Bytes(cost.written_bytes.0.saturating_add(ground.laid_out.0));
-    let done = Box::new(Done { legs: measured, evidence: seen.evidence, flags, cost });
+    let mut around = Around::begin(run, watch);
+    let bill = Bill::open(run);
+    let mut course = Course::new(run, &ground, &chosen, watch);
+    let found = match (rules.depths, &run.legs[..]) {
+        (Depths::Twice, [first, second]) => twice(&mut course, first, second),
+        (Depths::Ladder, rungs) => knee::climb(&mut course, rungs),
+        (_, legs) => Found { first: course.pass(legs, 0), ..Found::default() },
+    };
+    let mut cost = bill.cost(&course.moved);
+    cost.written_bytes.0 = cost.written_bytes.0.saturating_add(ground.laid_out.0);
+    around.end(run, &course.moved, watch);
+    let (halt, done) = found.end(&around);
+    let mut flags = flags(&done.evidence, &done.legs, ground.prefilled, rules.flags_of_length);
+    if done.second_leg.as_ref().is_some_and(|second| second.says == Saturation::Unsteady) {
+        flags.steady = Some(false);
+    }
+    let done = Box::new(Done { flags, cost, ..done });
     match halt {
         None => Outcome::Done(done),
         Some(halt) => halt.outcome(Some(done)),
@@ -47,39 +66,82 @@ fn no_legs() -> Fault {
     Fault::new(FaultKind::Internal, "a run without legs")
 }
 
-#[derive(Default)]
-struct Legs {
-    measured: Vec<Measured>,
+/// The ground of one run, and what was done on it so far.
+pub(super) struct Course<'a> {
+    run: &'a Run,
+    ground: &'a Ground,
+    chosen: &'a Chosen,
+    watch: &'a dyn Watch,
     moved: Moved,
-    halt: Option<Halt>,
+    passes: u64,
+    begun: Duration,
 }
 
-fn legs(run: &Run, ground: &Ground, chosen: &Chosen, watch: &dyn Watch) -> Legs {
-    let mut all = Legs::default();
-    for (index, profile) in run.legs.iter().enumerate() {
-        if watch.stopped() {
-            all.halt = Some(Halt::stopped());
-            break;
-        }
-        watch.live().watch_devices(Window::open(&run.devices));
-        let leg = Leg { index, profile, seed: run.seed };
-        let end = match Drive::prepare(ground, leg, chosen, watch) {
-            Ok(ready) => ready.run(),
-            Err(halt) => {
-                all.halt = Some(halt);
+impl<'a> Course<'a> {
+    fn new(run: &'a Run, ground: &'a Ground, chosen: &'a Chosen, watch: &'a dyn Watch) -> Self {
+        let begun = monotonic();
+        Self { run, ground, chosen, watch, moved: Moved::default(), passes: 0, begun }
+    }
+
+    /// Runs `legs`, of which the first has this index in the run. Each pass draws its own offsets.
+    fn pass(&mut self, legs: &[Profile], from: usize) -> Pass {
+        let mut pass = Pass::default();
+        let mut observer = None;
+        let mut moved = Moved::default();
+        let seed = self.run.seed.wrapping_add(self.passes.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        self.passes += 1;
+        for (index, profile) in (from..).zip(legs) {
+            if self.watch.stopped() {
+                pass.halt = Some(Halt::stopped());
                 break;
             }
-        };
-        all.moved.read.0 += end.moved.read.0;
-        all.moved.written.0 += end.moved.written.0;
-        all.moved.operations += end.moved.operations;
-        all.measured.push(end.measured);
-        if end.halt.is_some() {
-            all.halt = end.halt;
-            break;
+            self.watch.live().watch_devices(Window::open(&self.run.devices));
+            let leg = Leg { index, profile, seed };
+            let ready = match Drive::prepare(self.ground, leg, self.chosen, self.watch) {
+                Ok(ready) => ready,
+                Err(halt) => {
+                    pass.halt = Some(halt);
+                    break;
+                }
+            };
+            observer.get_or_insert_with(|| Observer::begin(self.run));
+            let end = ready.run();
+            add(&mut moved, &end.moved);
+            pass.measured.push(end.measured);
+            if end.halt.is_some() {
+                pass.halt = end.halt;
+                break;
+            }
         }
+        add(&mut self.moved, &moved);
+        pass.seen = observer.map(|o| o.finish(&pass.measured, &moved)).unwrap_or_default();
+        pass
     }
-    all
+}
+
+impl Legs for Course<'_> {
+    fn leg(&mut self, profile: &Profile, index: usize, later: usize) -> Option<Pass> {
+        let total: u64 = self.run.legs.iter().map(|leg| leg.bytes_max.0).sum();
+        let left = total.saturating_sub(self.moved.read.0.saturating_add(self.moved.written.0));
+        let bytes_max = Bytes(left / (later as u64 + 1));
+        let profile = Profile { bytes_max, ..profile.clone() };
+        (bytes_max >= profile.block).then(|| self.pass(&[profile], index))
+    }
+
+    fn spindles(&self, profile: &Profile) -> usize {
+        let all = self.run.devices.iter().all(|device| device.rotational == Some(true));
+        if all && profile.access != Access::Sequential { self.run.devices.len() } else { 0 }
+    }
+
+    fn elapsed(&self) -> Seconds {
+        monotonic().saturating_sub(self.begun).into()
+    }
+}
+
+fn add(sum: &mut Moved, more: &Moved) {
+    sum.read.0 += more.read.0;
+    sum.written.0 += more.written.0;
+    sum.operations += more.operations;
 }
 
 #[cfg(test)]
@@ -89,14 +151,14 @@ mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
 
     use super::*;
-    use crate::base::units::{MIB, Seconds};
+    use crate::base::units::MIB;
     use crate::model::job::{Device, EngineKind, Place, Region, Target, What};
     use crate::model::outcome::Skip;
     use crate::probe::disk::{Preset, shape};
     use crate::workload::Live;
     use crate::workload::ballast::{self, Layout};
 
-    const RULES: Rules = Rules { flags_of_length: true };
+    const RULES: Rules = Rules { flags_of_length: true, depths: Depths::Twice };
 
     #[derive(Default)]
     struct Ears {
@@ -138,6 +200,7 @@ mod tests {
             engine: None,
             seed: 11,
             devices: Vec::new(),
+            top: Vec::new(),
             reserve: Bytes(0),
             procfs: "/proc".into(),
             quiet: Seconds(0.0),
@@ -251,7 +314,8 @@ mod tests {
             return;
         };
         let run = Run {
-            devices: vec![device],
+            devices: vec![device.clone()],
+            top: vec![device],
             quiet: Seconds(0.1),
             ..run_on(dir.path(), Preset::SeqWrite)
         };

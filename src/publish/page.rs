@@ -227,7 +227,7 @@ mod tests {
     use super::*;
     use crate::base::units::{Bytes, Ratio, Seconds};
     use crate::model::job::{Access, EngineKind, Profile};
-    use crate::model::outcome::{Cost, Evidence, Skip};
+    use crate::model::outcome::Skip;
     use crate::model::snapshot::ResourceClass;
 
     fn at(seconds: u64) -> Moment {
@@ -276,9 +276,8 @@ mod tests {
     fn probe() -> ProbeView {
         let done = Done {
             legs: vec![leg()],
-            evidence: Evidence::default(),
             flags: Flags { direct: Some(true), contended: Some(true), ..Flags::default() },
-            cost: Cost::default(),
+            ..Done::default()
         };
         let entry = |ago: u64, ok, text: &str| HistoryEntry {
             at: at(100_000 - ago),

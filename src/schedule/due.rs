@@ -14,6 +14,8 @@ const FIRST_PASS_RETRIES_MAX: u32 = 30;
 const FIRST_PASS_RETRY_WAIT: Duration = Duration::from_secs(3);
 /// With [`FirstRun::Spread`] nothing runs earlier: a host that boots is busy with itself.
 const QUIET_AFTER_BOOT: Duration = Duration::from_secs(600);
+/// The longest that a first run waits where that is to come soon.
+const SOON: Duration = Duration::from_secs(3600);
 /// Most that a run is moved off its place in the interval, as a share of the interval.
 const JITTER: f64 = 0.05;
 
@@ -31,6 +33,8 @@ pub struct Entry {
     pub name: String,
     pub every: Seconds,
     pub order: Order,
+    /// The first run is within an hour, however long the interval.
+    pub soon: bool,
 }
 
 /// Next runs of all probes. A probe has one next run: what was missed is never made up for.
@@ -60,10 +64,11 @@ impl Timetable {
             .map(|entry| {
                 let every = entry.every.duration().max(Duration::from_secs(1));
                 let first_pass = first == FirstRun::Now;
+                let within = if entry.soon { every.min(SOON) } else { every };
                 let due = if first_pass {
                     now.mono
                 } else {
-                    now.mono + quiet + every.mul_f64(share(seed, &entry.name, 0))
+                    now.mono + quiet + within.mul_f64(share(seed, &entry.name, 0))
                 };
                 Slot { entry, every, due, retries: 0, first_pass }
             })
@@ -128,6 +133,13 @@ impl Timetable {
         slot.first_pass = false;
     }
 
+    /// The probe can't run for so long yet: it is looked at again then, as if it had been due then.
+    pub fn defer(&mut self, index: usize, wait: Duration, now: Moment) {
+        if let Some(slot) = self.slots.get_mut(index) {
+            slot.due = now.mono + wait;
+        }
+    }
+
     /// The probe found its device busy: it is tried again soon, then an interval later.
     pub fn postpone(&mut self, index: usize, now: Moment) {
         let Some(slot) = self.slots.get_mut(index) else { return };
@@ -178,7 +190,7 @@ mod tests {
     use crate::base::clock::{Clock, ManualClock};
 
     fn entry(name: &str, every: f64, order: Order) -> Entry {
-        Entry { name: name.into(), every: Seconds(every), order }
+        Entry { name: name.into(), every: Seconds(every), order, soon: false }
     }
 
     fn three() -> Vec<Entry> {
@@ -217,6 +229,27 @@ mod tests {
             assert!(due.boot >= secs(600), "{due:?}");
             assert!(due.mono <= secs(600) + entry.every.duration());
         }
+    }
+
+    #[test]
+    fn a_daily_probe_that_is_wanted_soon_runs_within_an_hour_first() {
+        let now = Moment { mono: secs(20), boot: secs(20), wall: secs(1_000_000) };
+        let entry = |soon| Entry { soon, ..entry("knee", 86_400.0, Order::Reads) };
+        let later_than_an_hour = |soon, seed| {
+            let table = Timetable::new(vec![entry(soon)], FirstRun::Spread, seed, now);
+            table.due(0, now).unwrap().mono > secs(600 + 3600)
+        };
+        assert!((0..100).all(|seed| !later_than_an_hour(true, seed)));
+        assert!((0..100).any(|seed| later_than_an_hour(false, seed)));
+    }
+
+    #[test]
+    fn a_deferred_probe_is_due_when_it_was_put_off_to() {
+        let clock = ManualClock::starting_at(1_000_000);
+        let mut table = Timetable::new(three(), FirstRun::Now, 7, clock.now());
+        table.defer(2, secs(40), clock.now());
+        assert_eq!(table.due(2, clock.now()).unwrap().mono, clock.now().mono + secs(40));
+        assert_eq!(table.next(clock.now()).unwrap().0, 1, "others go first");
     }
 
     #[test]

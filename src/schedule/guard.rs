@@ -2,8 +2,8 @@
 
 use crate::base::clock::Moment;
 use crate::base::units::{Bytes, Ratio, Seconds};
-use crate::config::settings::{GuardSettings, TargetSettings};
-use crate::model::job::{Backing, Device};
+use crate::config::settings::GuardSettings;
+use crate::model::job::Device;
 use crate::model::outcome::{Conditions, DiskCondition, Inspection, Skip};
 
 /// The idle gate, by medium: a spindle is as busy as its time, anything else as its queue.
@@ -17,6 +17,7 @@ const ASLEEP_AFTER: Seconds = Seconds(600.0);
 const INODES_FREE_MIN: Ratio = Ratio(0.01);
 /// Older conditions say nothing about now.
 const CONDITIONS_AGE_MAX: Seconds = Seconds(10.0);
+
 /// A run that asks for leave.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
@@ -26,7 +27,7 @@ pub struct Request<'a> {
     pub devices: &'a [Device],
     /// Most that it writes.
     pub writes: Bytes,
-    /// As [`may_write`] says.
+    /// As [`super::writes::may_write`] says.
     pub may_write: bool,
     /// Size of the file that it works in; 0 on a raw device.
     pub region: Bytes,
@@ -57,14 +58,7 @@ pub fn permit(
     if !request.wake {
         awake(request, conditions)?;
     }
-    if request.exempt { Ok(()) } else { idle(request, conditions, now) }
-}
-
-/// Whether probes may write on a target: as configured, and where nobody said, not where every
-/// overwrite is kept by snapshots or crosses a network.
-pub fn may_write(target: &TargetSettings, inspection: &Inspection) -> bool {
-    let kept = inspection.copy_on_write || inspection.backing == Backing::Network;
-    target.writes.unwrap_or(!(target.is_default && kept))
+    if request.exempt { Ok(()) } else { idle(request.devices, conditions, now) }
 }
 
 fn skip(reason: Skip, text: impl Into<String>) -> Leave {
@@ -101,7 +95,10 @@ fn writable(request: &Request<'_>, inspection: &Inspection) -> Leave {
         return skip(Skip::ReadOnly, format!("{at} is mounted read-only"));
     }
     if !request.may_write {
-        let text = format!("no writes on this target (on {at}): `writes: true` allows them");
+        let text = match inspection.zoned {
+            true => format!("no writes on {at}: a disk under it is written in zones"),
+            false => format!("no writes on this target (on {at}): `writes: true` allows them"),
+        };
         return skip(Skip::ReadOnly, text);
     }
     Ok(())
@@ -138,7 +135,7 @@ fn awake(request: &Request<'_>, conditions: &Conditions) -> Leave {
 }
 
 /// The idle gate. What the host can't tell is no reason to wait; what it can't tell yet is.
-fn idle(request: &Request<'_>, conditions: &Conditions, now: Moment) -> Leave {
+pub fn idle(devices: &[Device], conditions: &Conditions, now: Moment) -> Leave {
     let busy = |text: String| skip(Skip::Busy, text);
     let age = now.since(conditions.at);
     if conditions.at == Moment::default() || age > CONDITIONS_AGE_MAX {
@@ -147,7 +144,7 @@ fn idle(request: &Request<'_>, conditions: &Conditions, now: Moment) -> Leave {
     if conditions.resync {
         return busy("an md array is resyncing".into());
     }
-    for (device, disk) in seen(request.devices, conditions) {
+    for (device, disk) in seen(devices, conditions) {
         if let Some(text) = device_busy(device, disk) {
             return busy(text);
         }
@@ -199,6 +196,7 @@ mod tests {
     use super::*;
     use crate::base::units::{GIB, MIB};
     use crate::config::settings::Hours;
+    use crate::model::job::Backing;
 
     fn now() -> Moment {
         Moment::default().plus(Duration::from_secs(20_000 * 86_400 + 12 * 3600))
@@ -232,11 +230,13 @@ mod tests {
             source: "/dev/sda1".into(),
             backing: Backing::Local,
             copy_on_write: false,
+            zoned: false,
             read_only: false,
             size: Bytes(100 * GIB),
             available: Bytes(50 * GIB),
             inodes_free: Some(Ratio(0.5)),
             devices: sda(),
+            top: sda(),
             ballast: None,
         }
     }
@@ -347,25 +347,6 @@ mod tests {
     fn nothing_is_written_where_it_must_not_be() {
         let read_only = Inspection { read_only: true, ..roomy_place() };
         assert_eq!(reason(ask(&quiet(None), &read_only, true)), Some(Skip::ReadOnly));
-        let target = |writes, is_default| TargetSettings {
-            name: "t".into(),
-            path: "/srv".into(),
-            writes,
-            ballast: None,
-            budget: Bytes(GIB),
-            wake: false,
-            backing: Default::default(),
-            is_default,
-        };
-        let copies = Inspection { copy_on_write: true, ..roomy_place() };
-        let remote = Inspection { backing: Backing::Network, ..roomy_place() };
-        for place in [&copies, &remote] {
-            assert!(!may_write(&target(None, true), place), "nobody asked for this target");
-            assert!(may_write(&target(None, false), place), "somebody named this directory");
-            assert!(may_write(&target(Some(true), true), place));
-        }
-        assert!(may_write(&target(None, true), &roomy_place()));
-        assert!(!may_write(&target(Some(false), false), &roomy_place()));
     }
 
     #[test]

@@ -1,10 +1,13 @@
 //! Floor 4: when probes may run. Pure over an injected clock.
 
 pub mod budget;
+pub mod calm;
 pub mod due;
 pub mod foreign;
 pub mod guard;
+pub mod slots;
 pub mod turn;
+pub mod writes;
 
 #[cfg(test)]
 mod simulation;

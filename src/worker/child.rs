@@ -38,7 +38,8 @@ impl Default for Service {
         Self {
             tasks: Arc::new(RealTasks),
             confined: true,
-            every: Duration::from_secs(1),
+            // The load of others has to be seen, and the run ended, within a second.
+            every: Duration::from_millis(500),
             linger: Duration::from_secs(5),
         }
     }

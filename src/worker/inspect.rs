@@ -16,6 +16,7 @@ use crate::host::topology;
 use crate::model::job::{Place, Target};
 use crate::model::outcome::Inspection;
 use crate::workload::ballast;
+use crate::workload::devices::is_zoned;
 
 /// Inspects `target` on the host whose tables are under `roots`.
 ///
@@ -39,11 +40,13 @@ fn directory(path: &Path, look: &Look, roots: &Roots) -> Result<Inspection, Faul
         source: under.source,
         backing: under.backing,
         copy_on_write: under.copy_on_write,
+        zoned: under.devices.iter().any(is_zoned),
         read_only: under.read_only || look.read_only,
         size: look.size,
         available: look.available,
         inodes_free: look.inodes_free,
         devices: under.devices,
+        top: under.top,
         ballast: ballast::size(path),
     })
 }
@@ -57,11 +60,13 @@ fn device(path: &Path, look: &Look, roots: &Roots) -> Inspection {
         source: path.display().to_string(),
         backing: under.backing,
         copy_on_write: under.copy_on_write,
+        zoned: under.devices.iter().any(is_zoned),
         read_only: look.read_only,
         size: look.size,
         available: look.available,
         inodes_free: look.inodes_free,
         devices: under.devices,
+        top: under.top,
         ballast: None,
     }
 }

@@ -3,7 +3,9 @@
 use std::path::Path;
 
 use crate::base::clock::{Clock, Moment, SystemClock};
+use crate::base::counter::grown32;
 use crate::base::units::{Bytes, Seconds};
+use crate::host::block::entries;
 use crate::host::roots;
 use crate::model::job::Device;
 use crate::model::load::{Discards, DiskCounters, DiskLoad, Flushes};
@@ -29,7 +31,7 @@ impl Window {
             .iter()
             .filter_map(|(device, before)| {
                 let after = read(&device.stat)?;
-                used(&device.name, before.as_ref()?, &after, now.since(self.opened))
+                used(device, before.as_ref()?, &after, now.since(self.opened))
             })
             .collect()
     }
@@ -49,19 +51,44 @@ impl Window {
 }
 
 fn used(
-    name: &str,
+    device: &Device,
     before: &DiskCounters,
     after: &DiskCounters,
     window: Seconds,
 ) -> Option<DeviceUse> {
     let load = DiskLoad::between(before, after, window).ok()?;
+    let flushed = before.flushes.zip(after.flushes);
     Some(DeviceUse {
-        device: name.to_owned(),
+        device: device.name.clone(),
         busy: load.busy,
         queue: load.queue,
+        read_operations: after.reads.saturating_sub(before.reads),
+        write_operations: after.writes.saturating_sub(before.writes),
         read_bytes: Bytes(after.sectors_read.saturating_sub(before.sectors_read) * 512),
         written_bytes: Bytes(after.sectors_written.saturating_sub(before.sectors_written) * 512),
+        flush: flushed.map(|(b, a)| Seconds(grown32(b.ms, a.ms) as f64 / 1000.0)),
+        rotational: device.rotational,
+        slots: None,
     })
+}
+
+/// Written in zones, in order only (Documentation/ABI/stable/sysfs-block, `queue/zoned`).
+pub fn is_zoned(device: &Device) -> bool {
+    let zoned = device.stat.parent().and_then(|dir| roots::attribute(&dir.join("queue/zoned")));
+    zoned.is_some_and(|kind| !kind.is_empty() && kind != "none")
+}
+
+/// Requests that a disk takes at once: what its queues have tags for (block/blk-mq-sysfs.c), and of
+/// SCSI what the disk was found to bear. `None` where its driver tells neither.
+pub fn slots(device: &Device) -> Option<u32> {
+    let dir = device.stat.parent()?;
+    let number = |path: &Path| roots::attribute(path)?.parse::<u32>().ok();
+    let tags = |queue: String| number(&dir.join("mq").join(queue).join("nr_tags"));
+    let queues = entries(&dir.join("mq"));
+    let tags: Option<u32> = queues.into_iter().map(tags).sum::<Option<u32>>().filter(|n| *n > 0);
+    let requests = tags.or_else(|| number(&dir.join("queue/nr_requests")));
+    let borne = number(&dir.join("device/queue_depth"));
+    [requests, borne].into_iter().flatten().filter(|n| *n > 0).min()
 }
 
 fn read(stat: &Path) -> Option<DiskCounters> {
@@ -107,13 +134,43 @@ mod tests {
 
     const STAT: &str = " 100 1 800 50 200 2 1600 90 0 70 140 3 0 8 1 5 20\n";
 
+    fn sda(stat: &Path) -> Device {
+        Device { name: "sda".into(), stat: stat.to_path_buf(), rotational: None }
+    }
+
     #[test]
     fn a_stat_file_gives_bytes_and_queue() {
         let before = parse(STAT).unwrap();
-        let after = parse("110 1 880 550 200 2 1616 590 0 1070 1140 3 0 8 1 5 20").unwrap();
-        let used = used("sda", &before, &after, Seconds(1.0)).unwrap();
+        let after = parse("110 1 880 550 200 2 1616 590 0 1070 1140 3 0 8 1 6 520").unwrap();
+        let used = used(&sda(Path::new("")), &before, &after, Seconds(2.0)).unwrap();
         assert_eq!((used.read_bytes, used.written_bytes), (Bytes(80 * 512), Bytes(16 * 512)));
-        assert_eq!((used.busy, used.queue), (Ratio(1.0), 1.0));
+        assert_eq!((used.read_operations, used.write_operations), (10, 0));
+        assert_eq!((used.busy, used.queue), (Ratio(0.5), 0.75));
+        assert_eq!(used.flush, Some(Seconds(0.5)));
+    }
+
+    #[test]
+    fn sysfs_tells_slots_and_zones_of_a_disk() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = |path: &str, text: &str| {
+            let path = dir.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        };
+        let disk = sda(&dir.path().join("stat"));
+        assert_eq!(slots(&disk), None);
+        file("queue/nr_requests", "256\n");
+        assert_eq!(slots(&disk), Some(256), "an old kernel");
+        file("mq/0/nr_tags", "64\n");
+        file("mq/1/nr_tags", "64\n");
+        assert_eq!(slots(&disk), Some(128));
+        file("device/queue_depth", "32\n");
+        assert_eq!(slots(&disk), Some(32), "NCQ");
+        assert!(!is_zoned(&disk));
+        file("queue/zoned", "none\n");
+        assert!(!is_zoned(&disk));
+        file("queue/zoned", "host-aware\n");
+        assert!(is_zoned(&disk));
     }
 
     #[test]
@@ -121,7 +178,7 @@ mod tests {
         let old = parse("1 2 3 4 5 6 7 8 9 10 11").unwrap();
         assert_eq!((old.discards, old.flushes), (None, None));
         assert_eq!(parse("1 2 3"), None);
-        assert_eq!(used("sda", &parse(STAT).unwrap(), &old, Seconds(1.0)), None);
+        assert_eq!(used(&sda(Path::new("")), &parse(STAT).unwrap(), &old, Seconds(1.0)), None);
     }
 
     #[test]

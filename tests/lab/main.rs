@@ -13,6 +13,7 @@
 #[allow(dead_code, reason = "shared with the end-to-end tests, which use more of it")]
 #[path = "../e2e/harness.rs"]
 mod harness;
+mod legs;
 pub mod model;
 pub mod physics;
 

@@ -20,6 +20,8 @@ pub(super) struct Progress {
 #[derive(Default)]
 struct Seen {
     last: job::Progress,
+    /// Time of earlier legs.
+    before: Seconds,
     rates: Vec<f64>,
 }
 
@@ -55,6 +57,11 @@ impl Progress {
 
     fn line(&self, now: &job::Progress) -> String {
         let mut seen = self.seen.borrow_mut();
+        if seen.last.leg != now.leg {
+            // The next leg counts from its own start.
+            seen.before.0 += seen.last.elapsed.0;
+            seen.last = job::Progress::default();
+        }
         let time = (now.elapsed.0 - seen.last.elapsed.0).max(1e-3);
         let rate = |a: u64, b: u64| a.saturating_sub(b) as f64 / time;
         let reads = rate(now.read_operations, seen.last.read_operations);
@@ -68,7 +75,7 @@ impl Progress {
         let excess = seen.rates.len().saturating_sub(SPARKS);
         seen.rates.drain(..excess);
         let mut parts = vec![
-            format!("{:.0} s of {:.0}", now.elapsed.0, self.total.0),
+            format!("{:.0} s of {:.0}", seen.before.0 + now.elapsed.0, self.total.0),
             format!("{:.0}/s (read {reads:.0}  write {writes:.0})", reads + writes),
             Rate(bytes).to_string(),
         ];

@@ -1,7 +1,7 @@
 //! `unknown`: the default, with what would decide it.
 
 use crate::base::legs::Saturation;
-use crate::judge::ceilings;
+use crate::judge::ceilings::{self, Believed};
 use crate::judge::facts::Facts;
 use crate::model::verdict::{Limit, Rival, Verdict};
 
@@ -32,7 +32,11 @@ fn verdict_of(text: String, because: Vec<String>, rivals: Vec<Rival>) -> Verdict
 fn deciding(facts: &Facts) -> &'static str {
     let saturation = facts.saturation();
     if facts.is_link() {
-        return match (ceilings::link(facts).ceiling(), facts.link.round_trip_seconds) {
+        let believed = ceilings::link(facts);
+        if matches!(believed, Believed::Dropped(_)) {
+            return "the line rate that is named can't be true: correct it";
+        }
+        return match (believed.ceiling(), facts.link.round_trip_seconds) {
             (None, _) => "declare the line rate (path: {link: 1Gbit})",
             (_, None) => "measure round trip, window and CPU, or a second leg of more streams",
             _ => "measure the CPUs at both ends, or a second leg of more streams",

@@ -235,7 +235,7 @@ fn a_declared_medium_beats_the_kernel_and_an_unknown_one_is_said() {
     let facts: Vec<_> = plain.resources.iter().map(|r| r.facts.as_str()).collect();
     assert_eq!(facts, ["nvme", "hdd", "hdd? (virtio: medium unknown)"]);
     assert_eq!(plain.notes, ["vda: medium unknown (virtio): set disks.vda.media"]);
-    settings.disks.insert("vda".into(), DiskSettings { media: Some(Media::Ssd) });
+    settings.disks.insert("vda".into(), DiskSettings { media: Some(Media::Ssd), smr: false });
     let declared = Lab::with(settings).tick(&all);
     assert_eq!((info(&declared, "vda")[0], declared.notes.len()), ("ssd", 0));
     assert_eq!(declared.conditions.disks["vda"].rotational, Some(false));
