@@ -239,6 +239,7 @@ fn evidence_that_contradicts_what_is_declared_is_said_and_not_believed() {
             ("a window on a link that can't be", "window", 0.75, 0.75),
             ("nothing", "unknown", 0.0, 0.0),
             ("zeros", "unknown", 0.0, 0.0),
+            ("a commit", "unknown", 0.0, 0.0),
             ("nothing over a link", "unknown", 0.0, 0.0),
             ("more than its disks are declared to move", "unknown", 0.0, 0.0),
             ("more than its limit", "operations", 0.75, 0.75),

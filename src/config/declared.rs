@@ -44,7 +44,12 @@ pub fn backing(section: &Section<'_>) -> Result<DeclaredBacking, Complaint> {
     for (key, value, allowed) in checks.into_iter().chain([("replicas", keys.replicas, COPIES)]) {
         value.map_or(Ok(0), |value| allowed.check(section, key, value))?;
     }
-    contradictions(section, &keys.media, keys.rpm, keys.shared_link.is_some() && link.is_none())?;
+    contradictions(
+        section,
+        &keys.media,
+        keys.rpm,
+        keys.shared_link == Some(true) && link.is_none(),
+    )?;
     let wire = DeclaredPath { link, encapsulation, mtu, members };
     check_wire(section, &wire)?;
     Ok(DeclaredBacking {

@@ -21,11 +21,15 @@ const MAY_BE_SPINDLES: f64 = 2000.0;
 const GUESS: f64 = 0.5;
 /// Near enough to a ceiling to be claimed without a second leg.
 const AT_CEILING: Margin = Margin { x: 0.0, threshold: 0.85, full: 0.95 };
+const BUSY: Margin = Margin { x: 0.0, threshold: 0.95, full: 0.99 };
 
 /// Saturated by its legs, or without legs at a ceiling that is believed.
 fn margin(facts: &Facts, ceiling: Option<&Ceiling>) -> Option<(Margin, bool)> {
     if let Some(gain) = facts.gain() {
         return Some((Margin { x: gain, ..GAIN }, facts.is_saturated()));
+    }
+    if let Some(busy) = facts.device.busy_ratio.filter(|_| is_one_busy_spindle(facts)) {
+        return Some((Margin { x: busy.0, ..BUSY }, true));
     }
     let ceiling = ceiling?;
     let rate = match ceiling.unit {
@@ -34,6 +38,11 @@ fn margin(facts: &Facts, ceiling: Option<&Ceiling>) -> Option<(Margin, bool)> {
     }?;
     let margin = Margin { x: rate / ceiling.value, ..AT_CEILING };
     Some((margin, margin.reached()))
+}
+
+/// Busy is evidence for one spindle, and for nothing else.
+fn is_one_busy_spindle(facts: &Facts) -> bool {
+    facts.busy_spindles() && facts.devices() == Some(1.0) && !facts.network_backed()
 }
 
 /// How much of what the declared disks move this run is; `None` where they aren't declared.
@@ -207,6 +216,19 @@ mod tests {
         disks.backing.bandwidth = Some(Rate(110e6));
         disks.backing.devices = Some(3);
         assert_eq!(judge(&disks).limit, Limit::Bandwidth);
+    }
+
+    #[test]
+    fn one_busy_spindle_in_sequence_moves_what_it_can() {
+        let mut facts = remote(180e6);
+        facts.second_leg = None;
+        facts.backing = DeclaredBacking { media: Some(Media::Hdd), ..DeclaredBacking::default() };
+        assert_eq!(judge(&facts).limit, Limit::Unknown);
+        facts.device.busy_ratio = Some(Ratio(0.99));
+        let verdict = judge(&facts);
+        assert_eq!((verdict.limit, verdict.confidence), (Limit::Bandwidth, 0.5));
+        facts.backing.devices = Some(4);
+        assert_eq!(judge(&facts).limit, Limit::Unknown);
     }
 
     #[test]

@@ -132,7 +132,7 @@ const RIVAL_NEARNESS: f64 = 0.1;
 /// Judges one run. `unknown` wherever the evidence doesn't decide.
 pub fn judge(facts: &Facts) -> Verdict {
     if facts.rate().is_none() {
-        return unknown::nothing_moved();
+        return unknown::without_a_rate(facts);
     }
     let seen: Vec<(Limit, Finding)> =
         RULES.iter().filter_map(|(limit, look)| Some((*limit, look(facts)?))).collect();

@@ -5,8 +5,13 @@ use crate::judge::ceilings::{self, Believed};
 use crate::judge::facts::Facts;
 use crate::model::verdict::{Limit, Rival, Verdict};
 
-pub(super) fn nothing_moved() -> Verdict {
-    verdict_of("nothing moved: there is no result to judge".into(), Vec::new(), Vec::new())
+pub(super) fn without_a_rate(facts: &Facts) -> Verdict {
+    let timed = facts.latency_p50_seconds.is_some_and(|latency| latency.0 > 0.0);
+    let text = match timed {
+        true => "a latency alone names no limit: measure a rate at two depths",
+        false => "nothing moved: there is no result to judge",
+    };
+    verdict_of(text.into(), Vec::new(), Vec::new())
 }
 
 pub(super) fn verdict(facts: &Facts, rivals: Vec<Rival>) -> Verdict {

@@ -11,7 +11,10 @@ const ABSENT: &str = "-";
 
 /// component, result, ceiling, share, verdict, confidence.
 pub(super) fn row(run: &Run, verdict: &Verdict) -> [String; 6] {
-    let result = result(&run.facts).map(|(value, unit)| show(run, value, unit));
+    let latency = run.facts.latency_p50_seconds.filter(|latency| latency.0 > 0.0);
+    let result = result(&run.facts)
+        .map(|(value, unit)| show(run, value, unit))
+        .or(latency.map(|latency| format!("p50 {latency}")));
     let share = verdict
         .ratio
         .filter(|_| verdict.ceiling.is_some() && verdict.ceiling_text.is_none())
