@@ -112,7 +112,10 @@ impl Setting {
         match self.style {
             Style::Table => {
                 let lines = table.trim_fmt();
-                lines.lines().map(|line| format!("{INDENT}{line}")).collect::<Vec<_>>().join("\n")
+                // A table without borders still pads its first column.
+                let indented =
+                    |line: &str| format!("{INDENT}{}", line.strip_prefix(' ').unwrap_or(line));
+                lines.lines().map(indented).collect::<Vec<_>>().join("\n")
             }
             Style::Markdown => table.trim_fmt(),
         }

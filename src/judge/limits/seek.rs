@@ -84,6 +84,7 @@ fn trim(n: f64) -> String {
 fn count(spindles: f64) -> String {
     match spindles {
         n if (n - 1.0).abs() < 0.01 => "one spindle".into(),
+        n if n.fract() == 0.0 => format!("{n} spindles"),
         n => format!("{} spindles' worth", trim(n)),
     }
 }
