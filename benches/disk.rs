@@ -137,6 +137,7 @@ fn ours(place: &Ground<'_>, profile: &Profile) -> (Measured, Usage) {
         engine: Some(EngineKind::IoUring),
         seed: fastrand::u64(..),
         devices: Vec::new(),
+        top: Vec::new(),
         reserve: Bytes(0),
         procfs: "/proc".into(),
         quiet: Seconds(0.0),

@@ -160,6 +160,34 @@ impl FromStr for Rate {
     }
 }
 
+/// Operations a second. Read as `5000/s` or `5000`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Frequency(pub f64);
+
+impl fmt::Display for Frequency {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.abs() {
+            n if n >= 1e6 => write!(f, "{:.2} million/s", self.0 / 1e6),
+            n if n >= 10.0 => write!(f, "{:.0}/s", self.0),
+            _ => write!(f, "{:.1}/s", self.0),
+        }
+    }
+}
+
+impl FromStr for Frequency {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let t = text.trim();
+        let number = t.strip_suffix("/s").unwrap_or(t).trim_end().parse::<f64>();
+        match number {
+            Ok(n) if n.is_finite() && n >= 0.0 => Ok(Frequency(n)),
+            _ => Err(format!("`{text}` is not operations a second (write 5000/s)")),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -182,6 +210,17 @@ mod tests {
         for bad in ["1000", "0bit", "-1Gbit", "nanbit", "infGbit", ""] {
             assert!(bad.parse::<Rate>().is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn operations_have_no_unit_but_their_second() {
+        assert_eq!("5000/s".parse(), Ok(Frequency(5000.0)));
+        assert_eq!("100.57".parse(), Ok(Frequency(100.57)));
+        for bad in ["-1/s", "nan", "inf/s", "5000/m", ""] {
+            assert!(bad.parse::<Frequency>().is_err(), "{bad}");
+        }
+        assert_eq!(Frequency(1_020_000.0).to_string(), "1.02 million/s");
+        assert_eq!(Frequency(291.9).to_string(), "292/s");
     }
 
     #[test]

@@ -2,7 +2,9 @@
 
 mod check;
 mod clean;
+mod import;
 mod probe;
+mod report;
 
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
@@ -26,6 +28,7 @@ Examples:
   loadline --config /etc/loadline.yml          run on a configuration
   loadline check --config loadline.yml         validate it and print the plan
   loadline probe disk --target /srv --profile rand_rw
+  loadline report --from measurements.yml      name the limit of each result
   loadline clean                               give back every ballast file
 
 Exit codes: 0 fine, 1 a fault, 2 wrong usage, 3 wrong configuration.";
@@ -49,6 +52,8 @@ enum Command {
     Check(CommonArguments),
     /// Give back every ballast file of the configured targets
     Clean(CommonArguments),
+    /// Name the limit of each of some results, prove it, and say what to change
+    Report(report::ReportArguments),
     /// Print the metric reference as Markdown
     #[command(hide = true)]
     Reference,
@@ -153,6 +158,7 @@ pub fn main() -> u8 {
         Some(Command::Serve(serve_arguments)) => serve(serve_arguments, &mut out),
         Some(Command::Check(common)) => check::run(common, &mut out),
         Some(Command::Clean(common)) => clean::run(common, &mut out),
+        Some(Command::Report(arguments)) => report::run(arguments, &mut out),
         Some(Command::Reference) => reference(&mut out),
         Some(Command::Probe(ProbeCommand::Disk(disk))) => probe::run(disk, &mut out),
     };

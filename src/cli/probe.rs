@@ -113,6 +113,7 @@ fn target(path: &Path) -> Result<Target, Failure> {
         ballast: None,
         budget: Bytes(u64::MAX),
         wake: true,
+        backing: Default::default(),
         shared: None,
         shared_hosts: Vec::new(),
         is_default: false,

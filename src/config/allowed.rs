@@ -18,6 +18,12 @@ pub(super) const RESERVE: Allowed<Bytes> =
     Allowed { from: Bytes(0), to: Bytes(1 << 50), said: "0 to 1PiB" };
 pub(super) const SHARE: Allowed<Ratio> =
     Allowed { from: Ratio(0.0), to: Ratio(0.9), said: "0% to 90%" };
+pub(super) const RPM: Allowed<u32> = Allowed { from: 3000, to: 20_000, said: "3000 to 20000" };
+pub(super) const DISKS: Allowed<u32> = Allowed { from: 1, to: 4096, said: "1 to 4096" };
+pub(super) const COPIES: Allowed<u32> = Allowed { from: 1, to: 16, said: "1 to 16" };
+pub(super) const MEMBERS: Allowed<u32> = Allowed { from: 1, to: 32, said: "1 to 32" };
+/// What IPv4 asks of every link, to what its length field can say.
+pub(super) const MTU: Allowed<u32> = Allowed { from: 576, to: 65_535, said: "576 to 65535" };
 
 /// What a value may be, also as people write it.
 pub(super) struct Allowed<T> {

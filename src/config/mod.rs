@@ -2,6 +2,7 @@
 
 mod allowed;
 pub mod complaint;
+pub mod declared;
 pub mod document;
 pub mod hours;
 mod navigate;

@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use serde::de::{Deserialize, Deserializer, Error, SeqAccess, Visitor};
 
 use super::complaint::hint;
-use crate::base::units::{Bytes, Rate, Ratio, Seconds};
+use crate::base::units::{Bytes, Frequency, Rate, Ratio, Seconds};
 
 /// A quantity that can be typed as text with its unit, or as a plain number in its base unit.
 pub trait Quantity: Sized {
@@ -59,6 +59,18 @@ impl Quantity for Rate {
 
     fn from_number(number: f64) -> Result<Self, String> {
         Err(format!("`{number}` has no unit: write {number}Mbit or {number}Gbit"))
+    }
+}
+
+impl Quantity for Frequency {
+    const WHAT: &'static str = "operations a second (5000/s)";
+
+    fn from_text(text: &str) -> Result<Self, String> {
+        text.parse()
+    }
+
+    fn from_number(number: f64) -> Result<Self, String> {
+        Ok(Frequency(number))
     }
 }
 

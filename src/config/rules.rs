@@ -5,10 +5,11 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, IgnoredAny};
 
 use super::allowed::{BALLAST, BUDGET, DEVICES, INTERVAL, RESERVE, SHARE, TICK, at_most};
 use super::complaint::{Complaint, hint};
+use super::declared;
 use super::document::{Document, Section};
 use super::hours::utc_offset;
 use super::read::{one_or_many, optional};
@@ -18,6 +19,7 @@ use super::settings::{
 };
 use crate::base::units::{Bytes, Ratio, Seconds};
 use crate::model::job::EngineKind;
+use crate::model::path::DeclaredBacking;
 
 const TARGETS_MAX: usize = 32;
 const PROBES_MAX: usize = 64;
@@ -36,17 +38,22 @@ impl Settings {
             "disks",
             "links",
             "targets",
+            "backing",
+            "path",
             "probes",
             "guard",
             "first_run",
         ])?;
         let plain = Settings::default();
-        let targets = targets(&root)?;
+        let backing = declared::or(&root, &DeclaredBacking::default())?;
+        let targets = targets(&root, &backing)?;
         Ok(Settings {
             listen: listen(&root)?.unwrap_or(plain.listen),
             sample: sample(&root)?,
             probes: probes(&root, &targets, kinds)?,
             targets,
+            backing,
+            path: root.get("path").map_or(Ok(plain.path), |section| declared::path(&section))?,
             guard: guard(&root)?,
             first_run: read_or(&root, "first_run", plain.first_run)?,
         })
@@ -149,13 +156,17 @@ fn by_name<T: DeserializeOwned>(
     Ok(found)
 }
 
-fn targets(root: &Section<'_>) -> Result<Vec<TargetSettings>, Complaint> {
+/// `backing`: of those that declare none.
+fn targets(
+    root: &Section<'_>,
+    backing: &DeclaredBacking,
+) -> Result<Vec<TargetSettings>, Complaint> {
     let Some(section) = root.get("targets") else { return Ok(Vec::new()) };
     let items = section.items()?;
     at_most(&section, "targets", items.len(), TARGETS_MAX)?;
     let mut targets: Vec<TargetSettings> = Vec::new();
     for item in items {
-        let target = target(item.clone())?;
+        let target = target(item.clone(), backing)?;
         let item = item.titled(format!("target `{}`", target.name));
         if targets.iter().any(|other| other.name == target.name) {
             return Err(item.refuse_value("name", "another target has this name"));
@@ -169,7 +180,7 @@ fn targets(root: &Section<'_>) -> Result<Vec<TargetSettings>, Complaint> {
     Ok(targets)
 }
 
-fn target(item: Section<'_>) -> Result<TargetSettings, Complaint> {
+fn target(item: Section<'_>, backing: &DeclaredBacking) -> Result<TargetSettings, Complaint> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
     struct Keys {
@@ -182,6 +193,9 @@ fn target(item: Section<'_>) -> Result<TargetSettings, Complaint> {
         budget: Option<Bytes>,
         #[serde(default)]
         wake: bool,
+        /// Read apart, with its own places.
+        #[serde(default, rename = "backing")]
+        _backing: IgnoredAny,
         shared: Option<String>,
         #[serde(default)]
         shared_hosts: Vec<String>,
@@ -211,6 +225,7 @@ fn target(item: Section<'_>) -> Result<TargetSettings, Complaint> {
         ballast: keys.ballast,
         budget,
         wake: keys.wake,
+        backing: declared::or(&item, backing)?,
         shared: keys.shared,
         shared_hosts: keys.shared_hosts,
         is_default: false,

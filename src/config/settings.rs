@@ -7,6 +7,8 @@ use serde::Deserialize;
 
 use crate::base::units::{Bytes, Rate, Seconds};
 use crate::model::job::EngineKind;
+pub use crate::model::path::Media;
+use crate::model::path::{DeclaredBacking, DeclaredPath};
 
 /// Everything a configuration file can say, except the kinds' own options.
 #[derive(Clone, Debug, PartialEq)]
@@ -15,6 +17,10 @@ pub struct Settings {
     pub listen: Vec<String>,
     pub sample: SampleSettings,
     pub targets: Vec<TargetSettings>,
+    /// What lies under targets that declare nothing of their own.
+    pub backing: DeclaredBacking,
+    /// The way to peers.
+    pub path: DeclaredPath,
     /// `None`: the default probes on every target.
     pub probes: Option<Vec<ProbeSettings>>,
     pub guard: GuardSettings,
@@ -50,14 +56,6 @@ pub struct DiskSettings {
     pub smr: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Media {
-    Hdd,
-    Ssd,
-    Nvme,
-}
-
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct LinkSettings {
@@ -79,6 +77,8 @@ pub struct TargetSettings {
     pub budget: Bytes,
     /// Run even when a rotational disk may be asleep.
     pub wake: bool,
+    /// What lies under it that the kernel can't see.
+    pub backing: DeclaredBacking,
     /// The backend that targets of other hosts lie on as well (one Ceph pool): they take turns.
     pub shared: Option<String>,
     /// Names of all these hosts, the own one included; empty: each picks a turn by its own name, and
@@ -169,6 +169,8 @@ impl Default for Settings {
             listen: vec![":9847".into()],
             sample: SampleSettings::default(),
             targets: Vec::new(),
+            backing: DeclaredBacking::default(),
+            path: DeclaredPath::default(),
             probes: None,
             guard: GuardSettings::default(),
             first_run: FirstRun::Now,

@@ -55,7 +55,8 @@ impl Plan {
     pub fn build(settings: Settings, document: &Document, state: &Path) -> Result<Self, Complaint> {
         let mut targets = settings.targets.clone();
         if targets.is_empty() {
-            targets.push(default_target(state));
+            let backing = settings.backing.clone();
+            targets.push(TargetSettings { backing, ..default_target(state) });
         }
         let probes = match &settings.probes {
             None => (0..targets.len()).flat_map(|t| default_probes(t, &targets[t])).collect(),
@@ -117,6 +118,7 @@ fn default_target(state: &Path) -> TargetSettings {
         ballast: None,
         budget: BUDGET_DEFAULT,
         wake: false,
+        backing: Default::default(),
         shared: None,
         shared_hosts: Vec::new(),
         is_default: true,

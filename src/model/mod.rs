@@ -5,5 +5,7 @@ pub mod job;
 pub mod load;
 pub mod metric;
 pub mod outcome;
+pub mod path;
 pub mod snapshot;
 pub mod spread;
+pub mod verdict;

@@ -4,6 +4,7 @@ pub mod metrics;
 pub mod page;
 mod phrase;
 pub mod reference;
+pub mod report;
 
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -53,6 +53,7 @@ mod tests {
             ballast: None,
             budget: Bytes(GIB),
             wake: false,
+            backing: Default::default(),
             shared: None,
             shared_hosts: Vec::new(),
             is_default,

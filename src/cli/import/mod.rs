@@ -1,0 +1,59 @@
+//! Results that somebody else has: a measurements file, fio's and iperf3's JSON.
+
+mod fields;
+pub(super) mod file;
+pub(super) mod fio;
+pub(super) mod iperf3;
+
+use std::io::Read;
+use std::path::Path;
+
+use crate::base::fault::{Fault, FaultKind};
+
+/// fio writes every interval and percentile of every job: larger is no result of one run.
+const BYTES_MAX: u64 = 16 << 20;
+
+/// The bytes of `path`, `-` for standard input; refused beyond 16 MiB.
+pub(super) fn read(path: &Path) -> Result<Vec<u8>, Fault> {
+    let fault = |e: &std::io::Error| Fault::os(path.display(), e);
+    let source: Box<dyn Read> = if path == Path::new("-") {
+        Box::new(std::io::stdin())
+    } else {
+        Box::new(std::fs::File::open(path).map_err(|e| fault(&e))?)
+    };
+    let mut bytes = Vec::new();
+    source.take(BYTES_MAX + 1).read_to_end(&mut bytes).map_err(|e| fault(&e))?;
+    if bytes.len() as u64 > BYTES_MAX {
+        return Err(malformed(path, "larger than 16 MiB"));
+    }
+    Ok(bytes)
+}
+
+fn malformed(path: &Path, text: impl std::fmt::Display) -> Fault {
+    Fault::new(FaultKind::Malformed, format!("{}: {text}", path.display()))
+}
+
+/// JSON behind whatever the program printed before it: fio warns on standard output.
+fn json(path: &Path, bytes: &[u8]) -> Result<serde_json::Value, Fault> {
+    let start = bytes.iter().position(|byte| *byte == b'{').unwrap_or(0);
+    let mut values = serde_json::Deserializer::from_slice(&bytes[start..]).into_iter();
+    match values.next() {
+        Some(Ok(value)) => Ok(value),
+        Some(Err(error)) => Err(malformed(path, format!("not JSON: {error}"))),
+        None => Err(malformed(path, "empty")),
+    }
+}
+
+/// The number at a dotted path of keys; absent where it isn't a finite number.
+fn number(value: &serde_json::Value, path: &str) -> Option<f64> {
+    path.split('.').try_fold(value, |at, key| at.get(key))?.as_f64().filter(|n| n.is_finite())
+}
+
+fn text<'a>(value: &'a serde_json::Value, path: &str) -> Option<&'a str> {
+    path.split('.').try_fold(value, |at, key| at.get(key))?.as_str()
+}
+
+/// A number that says something: above nothing.
+fn some(number: Option<f64>) -> Option<f64> {
+    number.filter(|n| *n > 0.0)
+}

@@ -1,0 +1,156 @@
+//! `loadline report`: which limit bound each run, how near it is, what to change.
+
+use std::io::{IsTerminal, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use clap::{Args, ValueEnum};
+use comfy_table::Table;
+
+use super::import::{self, file, fio, iperf3};
+use super::{EXIT_FAULT, Failure};
+use crate::base::fault::Fault;
+use crate::config::complaint::Complaint;
+use crate::config::declared;
+use crate::config::document::Document;
+use crate::judge::facts::Run;
+use crate::judge::set::judge_all;
+use crate::model::path::{DeclaredBacking, DeclaredPath};
+use crate::publish::report::{Report, Style, declarations, json};
+
+const EXAMPLES: &str = "\
+Examples:
+  loadline report --from measurements.yml
+  loadline report --fio a.json --iperf3 b.json --backing link=1Gbit,media=hdd,devices=3
+  loadline report --from measurements.yml --format json > judged.json
+  loadline report --from judged.json";
+
+#[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
+enum Format {
+    Table,
+    Markdown,
+    Json,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct ReportArguments {
+    #[command(flatten)]
+    saved: Saved,
+    /// What lies under the storage, as `backing` in a file; replaces the file's
+    #[arg(long, value_name = "KEYS")]
+    backing: Option<String>,
+    /// The way to peers, as `path` in a file; replaces the file's
+    #[arg(long, value_name = "KEYS")]
+    path: Option<String>,
+    /// How to print it
+    #[arg(long, value_enum, default_value = "table")]
+    format: Format,
+}
+
+/// Results that are there already.
+#[derive(Debug, Args)]
+#[group(required = true, multiple = true)]
+struct Saved {
+    /// Measurements in YAML or JSON, by hand or from --format json; `-` reads standard input
+    #[arg(long, value_name = "FILE")]
+    from: Option<PathBuf>,
+    /// fio's --output-format=json; repeatable
+    #[arg(long, value_name = "FILE")]
+    fio: Vec<PathBuf>,
+    /// iperf3's -J; repeatable
+    #[arg(long, value_name = "FILE")]
+    iperf3: Vec<PathBuf>,
+}
+
+/// What a source of runs gives: saved files here.
+#[derive(Default)]
+struct Gathered {
+    about: Vec<(String, String)>,
+    runs: Vec<Run>,
+    /// What was not measured, and why.
+    skipped: Vec<String>,
+}
+
+/// What the command line declares.
+struct Declared {
+    backing: Option<DeclaredBacking>,
+    path: Option<DeclaredPath>,
+}
+
+pub(super) fn run(arguments: ReportArguments, out: &mut dyn Write) -> Result<(), Failure> {
+    let declared = Declared {
+        backing: section("backing", arguments.backing.as_deref(), declared::backing)?,
+        path: section("path", arguments.path.as_deref(), declared::path)?,
+    };
+    let gathered = gather(&arguments.saved, declared)?;
+    print(gathered, arguments.format, out)
+}
+
+fn print(gathered: Gathered, format: Format, out: &mut dyn Write) -> Result<(), Failure> {
+    let Gathered { about, runs, skipped } = gathered;
+    let report = Report { about, judged: judge_all(runs), skipped };
+    let width = if std::io::stdout().is_terminal() { Table::new().width() } else { None };
+    let text = match format {
+        Format::Table => report.text(Style::Table, width),
+        Format::Markdown => report.text(Style::Markdown, None),
+        Format::Json => json(&report.judged).context("the report as JSON")? + "\n",
+    };
+    Ok(out.write_all(text.as_bytes()).context("standard output")?)
+}
+
+/// `link=1Gbit,media=hdd`, or the same as YAML.
+fn section<T>(
+    key: &str,
+    typed: Option<&str>,
+    read: fn(&crate::config::document::Section<'_>) -> Result<T, Complaint>,
+) -> Result<Option<T>, Failure> {
+    let Some(typed) = typed else { return Ok(None) };
+    let keys = typed.trim().trim_start_matches('{').trim_end_matches('}').replace('=', ": ");
+    let document = Document::parse(&format!("--{key}"), &format!("{key}: {{{keys}}}\n"))?;
+    let section = document.root().get(key);
+    Ok(section.map(|section| read(&section)).transpose()?)
+}
+
+/// Saved results, each with what is declared of its path.
+fn gather(saved: &Saved, declared: Declared) -> Result<Gathered, Failure> {
+    let mut gathered = Gathered::default();
+    let mut names: Vec<String> = Vec::new();
+    let (mut backing, mut path) = (declared.backing, declared.path);
+    if let Some(from) = &saved.from {
+        let bytes = import::read(from).map_err(failure)?;
+        let given = file::Declared { backing: backing.take(), path: path.take() };
+        let measurements = file::parse(from, &bytes, given)?;
+        names.push(show(from));
+        gathered.runs = measurements.runs;
+        (backing, path) = (Some(measurements.backing), Some(measurements.path));
+    }
+    let (backing, path) = (backing.unwrap_or_default(), path.unwrap_or_default());
+    for from in &saved.fio {
+        let runs = fio::parse(from, &import::read(from).map_err(failure)?).map_err(failure)?;
+        let runs = runs.into_iter().map(|mut run| {
+            run.facts.backing = backing.clone();
+            run
+        });
+        gathered.runs.extend(runs);
+        names.push(show(from));
+    }
+    for from in &saved.iperf3 {
+        let mut run =
+            iperf3::parse(from, &import::read(from).map_err(failure)?).map_err(failure)?;
+        run.facts.path = path.clone();
+        gathered.runs.push(run);
+        names.push(show(from));
+    }
+    gathered.about = vec![("judged".into(), names.join(", "))];
+    gathered.about.extend(declarations(&backing, &path));
+    Ok(gathered)
+}
+
+fn show(path: &Path) -> String {
+    path.display().to_string()
+}
+
+fn failure(fault: Fault) -> Failure {
+    Failure { code: EXIT_FAULT, text: fault.text }
+}

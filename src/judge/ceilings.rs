@@ -1,0 +1,227 @@
+//! Which ceilings are believed: declared before knee before detected before computed; and none that a
+//! measurement went clearly beyond.
+
+use super::facts::Facts;
+use crate::base::physics::{goodput, payload};
+use crate::base::units::{Bytes, Rate};
+use crate::model::path::{DeclaredPath, Encapsulation};
+use crate::model::verdict::{Ceiling, Persistence, Trust, Unit};
+
+/// A measurement above this times a ceiling shows that the ceiling is none.
+const BEYOND: f64 = 1.05;
+const LINK: &str = "link";
+const MTU_DEFAULT: u32 = 1500;
+const MTU_JUMBO: u32 = 9000;
+
+/// A ceiling that is believed, or why the one that was named is not.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Believed {
+    Yes(Ceiling),
+    /// What is said of it.
+    Dropped(String),
+    Unknown,
+}
+
+impl Believed {
+    pub fn ceiling(self) -> Option<Ceiling> {
+        match self {
+            Believed::Yes(ceiling) => Some(ceiling),
+            _ => None,
+        }
+    }
+}
+
+/// `ceiling` unless `measured` is above 1.05 x it.
+pub fn check(ceiling: Ceiling, measured: f64) -> Believed {
+    if measured <= BEYOND * ceiling.value {
+        return Believed::Yes(ceiling);
+    }
+    let Ceiling { unit, resource, trust, source, .. } = &ceiling;
+    let show = |value| if resource == LINK { bits(Rate(value)) } else { unit.show(value) };
+    Believed::Dropped(format!(
+        "the {} ceiling of the {resource}, {source}, is dropped: it is {}, and {} was measured",
+        trust.label(),
+        show(ceiling.value),
+        show(measured)
+    ))
+}
+
+/// Bytes in the direction that uses the link most, and whether that direction writes.
+pub fn link_load(facts: &Facts) -> Option<(f64, bool)> {
+    if facts.is_link() {
+        return Some((facts.bytes()?, false));
+    }
+    let (read, write) = (facts.read_bytes(), facts.write_bytes());
+    let write_copies = write * copies_on_the_link(facts);
+    facts.bytes()?;
+    Some(if write_copies > read { (write, true) } else { (read, false) })
+}
+
+/// How often a written byte leaves over the link that clients come in by.
+fn copies_on_the_link(facts: &Facts) -> f64 {
+    let shared = facts.backing.shared_link == Some(true) && facts.network_backed();
+    if shared { (facts.replicas() - 1.0).max(1.0) } else { 1.0 }
+}
+
+fn wire(facts: &Facts) -> &DeclaredPath {
+    if facts.is_link() { &facts.path } else { &facts.backing.wire }
+}
+
+/// What the link on a run's path carries at most; only of link runs and network-backed storage.
+pub fn link(facts: &Facts) -> Believed {
+    let Some((measured, writes)) = link_load(facts) else { return Believed::Unknown };
+    if !facts.is_link() && !facts.network_backed() {
+        return Believed::Unknown;
+    }
+    let wire = wire(facts);
+    let named = match (wire.link, facts.link.line_bytes_per_second) {
+        (Some(declared), _) => Some((declared, Trust::Declared)),
+        (None, Some(detected)) => Some((detected, Trust::Detected)),
+        (None, None) => None,
+    };
+    let Some((line, trust)) = named else { return Believed::Unknown };
+    // One flow goes over one member of a bond; of several, nobody says which go where.
+    let one_flow = facts.is_link() && facts.depth == Some(1.0);
+    let members = wire.members.filter(|_| !one_flow).map_or(1.0, f64::from);
+    let divisor = if writes { copies_on_the_link(facts) } else { 1.0 };
+    let carries = |mtu| {
+        let framing = wire.encapsulation.unwrap_or(Encapsulation::None).framing(mtu);
+        goodput(Rate(line.0 * members), framing).map(|rate| rate.0 / divisor)
+    };
+    let mtu = mtu_of(wire, |mtu| carries(mtu).is_some_and(|most| measured > most * 1.005));
+    let Some(value) = carries(mtu) else { return Believed::Unknown };
+    let bond = if members > 1.0 { format!("{members} x ") } else { String::new() };
+    let copies =
+        if divisor > 1.0 { format!(", each write {divisor} x on it") } else { String::new() };
+    let source = describe(wire, &format!("{bond}{}", bits(line)), mtu) + &copies;
+    let ceiling = Ceiling {
+        value,
+        unit: Unit::BytesPerSecond,
+        resource: LINK.into(),
+        direction: if writes { "write" } else { "read" }.into(),
+        trust,
+        source,
+        at: None,
+        kind: Persistence::Sustained,
+    };
+    check(ceiling, measured)
+}
+
+/// As declared; else 1500, or 9000 where the measurement shows that packets are larger.
+fn mtu_of(wire: &DeclaredPath, exceeds: impl Fn(u32) -> bool) -> u32 {
+    wire.mtu.unwrap_or(if exceeds(MTU_DEFAULT) { MTU_JUMBO } else { MTU_DEFAULT })
+}
+
+/// `2 x 1 Gbit/s VXLAN, MTU 1500`.
+fn describe(wire: &DeclaredPath, lines: &str, mtu: u32) -> String {
+    let overlay = wire.encapsulation.map_or("", Encapsulation::label);
+    let space = if overlay.is_empty() { "" } else { " " };
+    format!("{lines}{space}{overlay}, MTU {mtu}")
+}
+
+/// `1 Gbit/s`, `908.97 Mbit/s`.
+pub fn bits(rate: Rate) -> String {
+    let bits = rate.0 * 8.0;
+    let (value, unit) = match bits {
+        b if b >= 1e9 => (b / 1e9, "Gbit/s"),
+        b if b >= 1e6 => (b / 1e6, "Mbit/s"),
+        b => (b / 1e3, "kbit/s"),
+    };
+    let text = format!("{value:.2}");
+    format!("{} {unit}", text.trim_end_matches('0').trim_end_matches('.'))
+}
+
+/// Payload of one segment on a link run's path: as read from TCP, else by the path's framing.
+pub fn segment(facts: &Facts) -> Option<Bytes> {
+    let wire = wire(facts);
+    let framing = wire.encapsulation.unwrap_or(Encapsulation::None);
+    facts
+        .link
+        .segment_payload_bytes
+        .or_else(|| payload(framing.framing(wire.mtu.unwrap_or(MTU_DEFAULT))))
+}
+
+/// What the declared disks move: bandwidth x devices, / replicas for what is written.
+pub fn disks(facts: &Facts) -> Believed {
+    let (Some(one), Some(devices)) = (facts.backing.bandwidth, facts.devices()) else {
+        return Believed::Unknown;
+    };
+    let Some(measured) = facts.bytes() else { return Believed::Unknown };
+    let writes = facts.write_bytes() / measured;
+    let value = one.0 * devices / ((1.0 - writes) + writes * facts.replicas());
+    let copies = if writes > 0.0 && facts.replicas() > 1.0 {
+        format!(", {} copies", facts.replicas())
+    } else {
+        String::new()
+    };
+    let ceiling = Ceiling {
+        value,
+        unit: Unit::BytesPerSecond,
+        resource: "disks".into(),
+        direction: direction(facts).into(),
+        trust: Trust::Declared,
+        source: format!("{devices} x {one}{copies}"),
+        at: None,
+        kind: Persistence::Sustained,
+    };
+    check(ceiling, measured)
+}
+
+/// The limit that somebody set, in the unit in which it is closest.
+pub fn set_limit(facts: &Facts) -> Believed {
+    let of = |value: Option<f64>, unit: Unit, measured: Option<f64>| {
+        let (value, measured) = (value?, measured?);
+        let ceiling = Ceiling {
+            value,
+            unit,
+            resource: "rate".into(),
+            direction: direction(facts).into(),
+            trust: Trust::Declared,
+            source: "a limit that somebody set".into(),
+            at: None,
+            kind: Persistence::Sustained,
+        };
+        Some((measured / value, check(ceiling, measured)))
+    };
+    let operations = facts.backing.operations_limit.map(|limit| limit.0);
+    let bytes = facts.backing.bytes_limit.map(|limit| limit.0);
+    [
+        of(operations, Unit::OperationsPerSecond, facts.operations()),
+        of(bytes, Unit::BytesPerSecond, facts.bytes()),
+    ]
+    .into_iter()
+    .flatten()
+    .max_by(|a, b| a.0.total_cmp(&b.0))
+    .map_or(Believed::Unknown, |(_, believed)| believed)
+}
+
+/// The most trusted of what earlier runs found for this unit; of equals, the newest.
+pub fn learned(facts: &Facts, unit: Unit) -> Option<&Ceiling> {
+    let when = |ceiling: &Ceiling| ceiling.at.map_or(0.0, |at| at.unix_seconds());
+    facts
+        .known
+        .ceilings
+        .iter()
+        .filter(|ceiling| ceiling.unit == unit && ceiling.direction == direction(facts))
+        .max_by(|a, b| a.trust.cmp(&b.trust).then(when(a).total_cmp(&when(b))))
+}
+
+pub fn direction(facts: &Facts) -> &'static str {
+    match facts.write_ratio() {
+        _ if facts.is_link() => "receive",
+        Some(writes) if writes >= 1.0 => "write",
+        Some(writes) if writes > 0.0 => "mixed",
+        _ => "read",
+    }
+}
+
+/// What is said of ceilings that were named and are not believed.
+pub fn dropped(facts: &Facts) -> Vec<String> {
+    [link(facts), disks(facts), set_limit(facts)]
+        .into_iter()
+        .filter_map(|believed| match believed {
+            Believed::Dropped(text) => Some(text),
+            _ => None,
+        })
+        .collect()
+}

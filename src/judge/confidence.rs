@@ -1,0 +1,95 @@
+//! How sure a verdict is, in one place.
+
+use super::facts::{Facts, FlagFacts};
+use super::limits::Finding;
+use crate::base::units::Ratio;
+use crate::model::verdict::Limit;
+
+/// No run is believed beyond this ...
+const WITHOUT_SECOND_LEG: f64 = 0.5;
+/// ... except where busy spindles say the same.
+const WITH_BUSY_SPINDLES: f64 = 0.75;
+/// With a validity flag set against it.
+const FLAGGED: f64 = 0.3;
+
+/// A number against the threshold of its limit and the mark at which it is beyond doubt.
+#[derive(Clone, Copy, Debug)]
+pub struct Margin {
+    pub x: f64,
+    pub threshold: f64,
+    pub full: f64,
+}
+
+impl Margin {
+    /// 0 at the threshold, 1 at the full mark and beyond.
+    pub fn share(self) -> f64 {
+        let share = (self.x - self.threshold) / (self.full - self.threshold);
+        if share.is_nan() { 0.0 } else { share.clamp(0.0, 1.0) }
+    }
+
+    /// 1 at the threshold, less before it, whichever way the number must go.
+    pub fn nearness(self) -> f64 {
+        let near = if self.full >= self.threshold {
+            self.x / self.threshold
+        } else {
+            self.threshold / self.x
+        };
+        if near.is_nan() { 0.0 } else { near.clamp(0.0, 1e3) }
+    }
+
+    pub fn reached(self) -> bool {
+        if self.full >= self.threshold {
+            self.x >= self.threshold
+        } else {
+            self.x <= self.threshold
+        }
+    }
+}
+
+/// 0.5 at the threshold, 0.25 for the margin, 0.25 for an independent second fact; less where
+/// something speaks against the run.
+pub fn of(limit: Limit, finding: &Finding, facts: &Facts) -> f64 {
+    let second = if finding.second { 0.25 } else { 0.0 };
+    let plain = 0.5 + 0.25 * finding.margin.share() + second;
+    [finding.most, without_second_leg(limit, finding, facts), flagged(limit, facts)]
+        .into_iter()
+        .fold(plain, f64::min)
+}
+
+fn without_second_leg(limit: Limit, finding: &Finding, facts: &Facts) -> f64 {
+    let wants_it = match limit {
+        Limit::Latency | Limit::Seek | Limit::Bandwidth | Limit::Operations | Limit::Backend => {
+            true
+        }
+        Limit::Throttle => !finding.counted,
+        _ => false,
+    };
+    match facts.saturation() {
+        None if wants_it && facts.is_random() && facts.busy_spindles() => WITH_BUSY_SPINDLES,
+        None if wants_it => WITHOUT_SECOND_LEG,
+        _ => 1.0,
+    }
+}
+
+/// A flag that a limit is about doesn't speak against it.
+fn flagged(limit: Limit, facts: &Facts) -> f64 {
+    let FlagFacts { direct, prefilled, steady, cached, contended, cpu_limited, throttled, short } =
+        facts.flags;
+    let reads = facts.write_ratio().is_some_and(|w| w < 1.0);
+    let against = [
+        direct == Some(false) && limit != Limit::Cache,
+        prefilled == Some(false) && reads,
+        steady == Some(false) && limit != Limit::Contended,
+        cached == Some(true) && limit != Limit::Cache,
+        contended == Some(true) && limit != Limit::Contended,
+        cpu_limited == Some(true) && limit != Limit::Cpu,
+        throttled == Some(true) && !matches!(limit, Limit::Cpu | Limit::Throttle),
+        short == Some(true),
+    ];
+    if against.contains(&true) { FLAGGED } else { 1.0 }
+}
+
+/// For people: `0.75`.
+pub fn show(confidence: f64) -> String {
+    format!("{:.2}", Ratio(confidence).0)
+}

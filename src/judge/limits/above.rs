@@ -1,0 +1,136 @@
+//! Limits above the device: other people's load, the CPU, and time spent in software.
+
+use super::{Finding, legs, percent};
+use crate::base::legs::Saturation;
+use crate::base::units::Ratio;
+use crate::judge::confidence::Margin;
+use crate::judge::facts::{CpuFacts, Facts};
+
+const FOREIGN: Margin = Margin { x: 0.0, threshold: 0.1, full: 0.2 };
+const CPU: Margin = Margin { x: 0.0, threshold: 0.95, full: 0.99 };
+const STEAL: Margin = Margin { x: 0.0, threshold: 0.1, full: 0.2 };
+const THROTTLED: Margin = Margin { x: 0.0, threshold: 0.05, full: 0.1 };
+const IN_FLIGHT: Margin = Margin { x: 0.0, threshold: 0.5, full: 0.3 };
+const IDLE: Margin = Margin { x: 0.0, threshold: 0.3, full: 0.5 };
+
+/// Others moved more than a tenth of the run's bytes: mean of quiet windows around it.
+pub(super) fn contended(facts: &Facts) -> Option<Finding> {
+    let flagged = facts.flags.contended == Some(true);
+    let share = facts.device.foreign_share.or(flagged.then_some(FOREIGN.threshold))?;
+    let text = "others used it meanwhile: the result is theirs too, and no ceiling is learned";
+    let found = Finding::new(Margin { x: share, ..FOREIGN }, share, text)
+        .because(format!("others moved {} of the run's bytes", percent(share)))
+        .advise("run it again when it is quiet");
+    Some(found.only_if(share > FOREIGN.threshold || flagged))
+}
+
+/// A CPU or a thread that the run needs, all that it may use, steal, or its cgroup's quota.
+pub(super) fn cpu(facts: &Facts) -> Option<Finding> {
+    let cpu = &facts.cpu;
+    let of = |share: Option<Ratio>, margin: Margin, what: &str, advice| {
+        let share = share?.0;
+        let text = format!("{what} was the limit, not the device or the link");
+        let found = Finding::new(Margin { x: share, ..margin }, share, text)
+            .because(format!("{what}: {}", percent(share)))
+            .second(facts.saturation() == Some(Saturation::Saturated));
+        Some(found.advise(advice))
+    };
+    let flagged = facts.flags.cpu_limited == Some(true);
+    let unsaid = (flagged && cpu == &CpuFacts::default()).then_some(Ratio(CPU.threshold));
+    let more = "more or faster CPUs, offloads, or fewer layers";
+    [
+        of(cpu.busiest_ratio.or(unsaid), CPU, "the busiest CPU or thread", more),
+        of(cpu.allowed_ratio, CPU, "all CPUs together", more),
+        of(cpu.steal_ratio, STEAL, "steal by the hypervisor", "a host that is less shared"),
+        of(cpu.throttled_ratio, THROTTLED, "the cgroup's CPU quota", "raise the cgroup's quota"),
+    ]
+    .into_iter()
+    .flatten()
+    .max_by(|a, b| a.margin.nearness().total_cmp(&b.margin.nearness()))
+}
+
+/// The device had room: too little was in flight there, or it idled while requests waited.
+pub(super) fn none(facts: &Facts) -> Option<Finding> {
+    if facts.is_link() {
+        return None;
+    }
+    let room = facts.depth.map(|depth| facts.device.slots.map_or(depth, |slots| slots.min(depth)));
+    let in_flight = facts.device.in_flight.zip(room.filter(|room| *room > 0.0));
+    let in_flight = in_flight.map(|(in_flight, room)| Margin { x: in_flight / room, ..IN_FLIGHT });
+    let idle = facts.device.idle_ratio.map(|idle| Margin { x: idle.0, ..IDLE });
+    let both = [in_flight, idle].into_iter().flatten().filter(|m| m.reached()).count() == 2;
+    let margin = [in_flight, idle]
+        .into_iter()
+        .flatten()
+        .max_by(|a, b| a.nearness().total_cmp(&b.nearness()))?;
+    let mut found = Finding::new(
+        margin,
+        margin.x,
+        "time is spent above the device, which had room: look at the software",
+    )
+    .second(both)
+    .advise("profile the software above the device: locks, single threads, small queues");
+    if let Some(m) = in_flight {
+        let asked = percent(m.x);
+        found = found.because(format!("{asked} of what could be in flight was at the device"));
+    }
+    if let Some(m) = idle {
+        found = found.because(format!("the device idled {} of the run", percent(m.x)));
+    }
+    found.because.extend(legs(facts));
+    Some(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::units::Frequency;
+    use crate::judge::facts::DeviceFacts;
+    use crate::judge::limits::judge;
+    use crate::model::verdict::Limit;
+
+    fn running() -> Facts {
+        Facts { read_operations_per_second: Some(Frequency(900.0)), ..Facts::default() }
+    }
+
+    #[test]
+    fn a_tenth_by_others_is_theirs_too() {
+        let of = |share| {
+            let device = DeviceFacts { foreign_share: Some(share), ..DeviceFacts::default() };
+            judge(&Facts { device, ..running() })
+        };
+        assert_eq!(of(0.1).limit, Limit::Unknown);
+        let verdict = of(0.2);
+        assert_eq!((verdict.limit, verdict.confidence), (Limit::Contended, 0.75));
+    }
+
+    #[test]
+    fn each_cpu_limit_counts_by_itself() {
+        let of = |cpu| judge(&Facts { cpu, ..running() }).limit;
+        let busiest_ratio = Some(Ratio(0.94));
+        let almost = CpuFacts { busiest_ratio, ..CpuFacts::default() };
+        assert_eq!(of(almost.clone()), Limit::Unknown);
+        for cpu in [
+            CpuFacts { busiest_ratio: Some(Ratio(0.97)), ..almost.clone() },
+            CpuFacts { allowed_ratio: Some(Ratio(0.97)), ..almost.clone() },
+            CpuFacts { steal_ratio: Some(Ratio(0.12)), ..almost.clone() },
+            CpuFacts { throttled_ratio: Some(Ratio(0.06)), ..almost },
+        ] {
+            assert_eq!(of(cpu.clone()), Limit::Cpu, "{cpu:?}");
+        }
+    }
+
+    #[test]
+    fn a_device_with_room_points_above_it() {
+        let device = DeviceFacts {
+            in_flight: Some(1.1),
+            idle_ratio: Some(Ratio(0.6)),
+            ..DeviceFacts::default()
+        };
+        let facts = Facts { depth: Some(32.0), device, ..running() };
+        let verdict = judge(&facts);
+        assert_eq!((verdict.limit, verdict.confidence), (Limit::None, 1.0));
+        let narrow = DeviceFacts { slots: Some(1.0), idle_ratio: None, ..facts.device.clone() };
+        assert_eq!(judge(&Facts { device: narrow, ..facts }).limit, Limit::Unknown);
+    }
+}

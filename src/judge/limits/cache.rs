@@ -1,0 +1,130 @@
+//! `cache`: something above the medium answered. Not a result of the disk; nothing is learned.
+
+use super::{Finding, percent};
+use crate::base::units::{Frequency, Rate, Seconds};
+use crate::judge::confidence::Margin;
+use crate::judge::facts::Facts;
+
+/// Less of the run's bytes reached the leaf disks.
+const REACHED: Margin = Margin { x: 0.0, threshold: 0.5, full: 0.3 };
+/// Times what the medium moves at most.
+const FASTER: Margin = Margin { x: 0.0, threshold: 1.5, full: 2.0 };
+/// Times the spindles' best, or the shortest answer that medium and round trip allow / the answer.
+const BEYOND: Margin = Margin { x: 0.0, threshold: 1.0, full: 2.0 };
+
+struct Test {
+    margin: Margin,
+    fact: String,
+}
+
+pub(super) fn look(facts: &Facts) -> Option<Finding> {
+    if facts.is_link() {
+        return None;
+    }
+    let tests: Vec<Test> = [reached(facts), faster(facts), above_the_band(facts), too_soon(facts)]
+        .into_iter()
+        .flatten()
+        .collect();
+    let passed: Vec<&Test> = tests.iter().filter(|test| test.holds()).collect();
+    let strength = |test: &&Test| (test.margin.share(), test.margin.nearness());
+    let best = passed
+        .iter()
+        .copied()
+        .max_by(|a, b| strength(a).partial_cmp(&strength(b)).unwrap_or(std::cmp::Ordering::Equal));
+    let nearest =
+        || tests.iter().max_by(|a, b| a.margin.nearness().total_cmp(&b.margin.nearness()));
+    let best = best.or_else(nearest)?;
+    let text = "something above the medium answered: this is a cache, not a disk";
+    let mut found = Finding::new(best.margin, best.margin.x, text)
+        .only_if(!passed.is_empty())
+        .second(passed.len() >= 2)
+        .advise("measure with more data than the cache holds, and direct");
+    found.holds = !passed.is_empty();
+    found.because = passed.iter().map(|test| test.fact.clone()).collect();
+    Some(found)
+}
+
+impl Test {
+    /// At the threshold itself nothing is beyond it.
+    fn holds(&self) -> bool {
+        self.margin.reached() && self.margin.x != self.margin.threshold
+    }
+}
+
+/// Local disks only: behind a network the leaves are elsewhere.
+fn reached(facts: &Facts) -> Option<Test> {
+    if facts.network_backed() {
+        return None;
+    }
+    let reads = facts.device.read_share.filter(|_| facts.read_bytes() > 0.0);
+    let writes = facts.device.write_share.filter(|_| facts.write_bytes() > 0.0);
+    let share = [reads, writes].into_iter().flatten().reduce(f64::min)?;
+    let fact = format!("{} of the bytes reached the disks", percent(share));
+    Some(Test { margin: Margin { x: share, ..REACHED }, fact })
+}
+
+fn faster(facts: &Facts) -> Option<Test> {
+    let all = facts.medium_bandwidth()?.0 * facts.devices()?;
+    let bytes = facts.bytes()?;
+    let fact = format!("{} is more than its {} can move", Rate(bytes), Rate(all));
+    Some(Test { margin: Margin { x: bytes / all, ..FASTER }, fact })
+}
+
+fn above_the_band(facts: &Facts) -> Option<Test> {
+    let (band, rate) = (facts.band()?, facts.operations()?);
+    let fact = format!(
+        "{} is above the {} that these spindles give at best",
+        Frequency(rate),
+        Frequency(band.high)
+    );
+    Some(Test { margin: Margin { x: rate / band.high, ..BEYOND }, fact })
+}
+
+/// An answer sooner than a head can be there, or than a packet can come back.
+fn too_soon(facts: &Facts) -> Option<Test> {
+    let latency = facts.latency_p50_seconds.filter(|latency| latency.0 > 0.0)?;
+    let spindle = facts.spindle().map(|band| 1.0 / band.high);
+    let wire = facts.link.round_trip_seconds.filter(|_| facts.network_backed()).map(|rtt| rtt.0);
+    let least = [spindle, wire].into_iter().flatten().reduce(f64::max)?;
+    let fact = format!("answers came in {latency}, sooner than the {} of its path", Seconds(least));
+    Some(Test { margin: Margin { x: least / latency.0, ..BEYOND }, fact })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::judge::facts::DeviceFacts;
+    use crate::judge::limits::judge;
+    use crate::model::job::Access;
+    use crate::model::path::{DeclaredBacking, Media};
+    use crate::model::verdict::Limit;
+
+    #[test]
+    fn case_092_reads_that_no_disk_saw_are_a_cache() {
+        let device = DeviceFacts { read_share: Some(0.0), ..DeviceFacts::default() };
+        let facts = Facts {
+            access: Some(Access::Random),
+            read_operations_per_second: Some(Frequency(584_000.0)),
+            read_bytes_per_second: Some(Rate(584_000.0 * 4096.0)),
+            device,
+            ..Facts::default()
+        };
+        let verdict = judge(&facts);
+        assert_eq!((verdict.limit, verdict.confidence), (Limit::Cache, 0.75));
+    }
+
+    #[test]
+    fn a_spindle_at_its_best_is_no_cache() {
+        let media = Some(Media::Hdd);
+        let facts = |rate| Facts {
+            access: Some(Access::Random),
+            read_operations_per_second: Some(Frequency(rate)),
+            read_bytes_per_second: Some(Rate(rate * 4096.0)),
+            depth: Some(32.0),
+            backing: DeclaredBacking { media, ..DeclaredBacking::default() },
+            ..Facts::default()
+        };
+        assert_ne!(judge(&facts(480.0)).limit, Limit::Cache);
+        assert_eq!(judge(&facts(500.0)).limit, Limit::Cache);
+    }
+}

@@ -1,0 +1,226 @@
+//! What holds of every verdict, whatever the facts.
+
+use proptest::prelude::*;
+
+use super::{RULES, judge};
+use crate::base::units::{Bytes, Frequency, Rate, Ratio, Seconds};
+use crate::judge::facts::{
+    CpuFacts, DeviceFacts, Facts, FlagFacts, Known, LinkFacts, SecondLeg, Subject,
+};
+use crate::model::job::Access;
+use crate::model::path::{DeclaredBacking, DeclaredPath, Media, Raid, Wal};
+use crate::model::verdict::Limit;
+
+/// Sound numbers, and some that no instrument gives.
+fn number() -> impl Strategy<Value = f64> {
+    prop_oneof![
+        8 => (-2.0..11.0f64).prop_map(|power| 10_f64.powf(power)),
+        1 => Just(0.0),
+        1 => any::<f64>(),
+    ]
+}
+
+fn maybe<T: std::fmt::Debug>(of: impl Strategy<Value = T>) -> impl Strategy<Value = Option<T>> {
+    prop::option::of(of)
+}
+
+fn share() -> impl Strategy<Value = Option<Ratio>> {
+    maybe((0.0..1.0f64).prop_map(Ratio))
+}
+
+fn wire() -> impl Strategy<Value = DeclaredPath> {
+    (maybe(number()), maybe(0u32..20_000), maybe(0u32..5)).prop_map(|(link, mtu, members)| {
+        DeclaredPath { link: link.map(Rate), mtu, members, encapsulation: None }
+    })
+}
+
+fn backing() -> impl Strategy<Value = DeclaredBacking> {
+    let media = prop::sample::select(vec![Media::Hdd, Media::Ssd, Media::Nvme]);
+    let raid = prop::sample::select(vec![Raid::None, Raid::Raid1, Raid::Raid5, Raid::Raid6]);
+    let wal = prop::sample::select(vec![Wal::Same, Wal::Separate]);
+    let disks = (maybe(media), maybe(0u32..20_000), maybe(0u32..200), maybe(0u32..8), maybe(raid));
+    let rest = (maybe(wal), maybe(number()), maybe(any::<bool>()), maybe(number()));
+    (wire(), disks, rest).prop_map(|(wire, disks, (wal, bandwidth, shared_link, limit))| {
+        let (media, rpm, devices, replicas, raid) = disks;
+        DeclaredBacking {
+            wire,
+            media,
+            rpm,
+            devices,
+            replicas,
+            raid,
+            wal,
+            bandwidth: bandwidth.map(Rate),
+            shared_link,
+            operations_limit: limit.map(Frequency),
+            bytes_limit: None,
+        }
+    })
+}
+
+fn device() -> impl Strategy<Value = DeviceFacts> {
+    let first = (share(), maybe(number()), maybe(number()), share(), maybe(number()));
+    let second = (maybe(number()), maybe(number()), maybe(number()), share(), share());
+    let third = (maybe(any::<bool>()), maybe(any::<bool>()), maybe(any::<bool>()), maybe(0u32..99));
+    (first, second, third).prop_map(|(first, second, third)| DeviceFacts {
+        busy_ratio: first.0,
+        in_flight: first.1,
+        slots: first.2,
+        idle_ratio: first.3,
+        write_amplification: first.4,
+        read_share: second.0,
+        write_share: second.1,
+        foreign_share: second.2,
+        flush_ratio: second.3,
+        cgroup_ratio: second.4,
+        rotational: third.0,
+        is_virtual: third.1,
+        network_backed: third.2,
+        count: third.3,
+    })
+}
+
+fn link() -> impl Strategy<Value = LinkFacts> {
+    let numbers = (maybe(number()), maybe(any::<u64>()), maybe(any::<u64>()), maybe(number()));
+    (numbers, maybe(any::<u64>()), share(), share()).prop_map(|(numbers, window, receive, send)| {
+        LinkFacts {
+            line_bytes_per_second: numbers.0.map(Rate),
+            retransmits: numbers.1,
+            segment_payload_bytes: numbers.2.map(Bytes),
+            round_trip_seconds: numbers.3.map(Seconds),
+            window_bytes: window.map(Bytes),
+            receive_window_limited_ratio: receive,
+            send_buffer_limited_ratio: send,
+        }
+    })
+}
+
+fn known() -> impl Strategy<Value = Known> {
+    let other = (any::<u64>(), number()).prop_map(|(b, r)| (Bytes(b), Frequency(r)));
+    (maybe(number()), prop::collection::vec(other, 0..3)).prop_map(|(sequential, other_blocks)| {
+        Known {
+            sequential_read_bytes_per_second: sequential.map(Rate),
+            other_blocks,
+            ceilings: Vec::new(),
+        }
+    })
+}
+
+fn facts() -> impl Strategy<Value = Facts> {
+    let subject = prop::sample::select(vec![
+        Subject::Storage,
+        Subject::Storage,
+        Subject::Link,
+        Subject::Store,
+    ]);
+    let access = maybe(prop::sample::select(vec![Access::Sequential, Access::Random]));
+    let shape = (subject, access, maybe(0u64..1 << 24), maybe(number()), maybe(number()));
+    let rates = prop::array::uniform5(maybe(number()));
+    let second = maybe((maybe(number()), number(), maybe(number())));
+    let rest = (maybe(number()), maybe(number()), second, share(), share());
+    let about = (device(), link(), backing(), wire(), known());
+    (shape, rates, rest, about).prop_map(|(shape, rates, rest, about)| Facts {
+        subject: shape.0,
+        access: shape.1,
+        block_bytes: shape.2.map(Bytes),
+        depth: shape.3,
+        duration_seconds: shape.4.map(Seconds),
+        read_operations_per_second: rates[0].map(Frequency),
+        write_operations_per_second: rates[1].map(Frequency),
+        read_bytes_per_second: rates[2].map(Rate),
+        write_bytes_per_second: rates[3].map(Rate),
+        goodput_bytes_per_second: rates[4].map(Rate),
+        latency_p50_seconds: rest.0.map(Seconds),
+        rate_cv: rest.1,
+        second_leg: rest.2.map(|(depth, rate_per_second, latency)| SecondLeg {
+            depth,
+            rate_per_second,
+            latency_p50_seconds: latency.map(Seconds),
+        }),
+        cpu: CpuFacts { busiest_ratio: rest.3, steal_ratio: rest.4, ..CpuFacts::default() },
+        device: about.0,
+        link: about.1,
+        flags: FlagFacts::default(),
+        backing: about.2,
+        path: about.3,
+        known: about.4,
+    })
+}
+
+fn full_link(share: f64) -> Facts {
+    Facts {
+        subject: Subject::Link,
+        goodput_bytes_per_second: Some(Rate(125e6 * 1448.0 / 1538.0 * share)),
+        path: DeclaredPath { link: Some(Rate(125e6)), mtu: Some(1500), ..DeclaredPath::default() },
+        ..Facts::default()
+    }
+}
+
+#[test]
+fn nothing_known_is_unknown() {
+    let verdict = judge(&Facts::default());
+    assert_eq!((verdict.limit, verdict.confidence, verdict.ceiling), (Limit::Unknown, 0.0, None));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    #[test]
+    fn any_facts_have_a_verdict_with_a_confidence_and_a_sentence(facts in facts()) {
+        let verdict = judge(&facts);
+        prop_assert!((0.0..=1.0).contains(&verdict.confidence), "{verdict:?}");
+        prop_assert_eq!(verdict.limit == Limit::Unknown, verdict.confidence == 0.0);
+        prop_assert!(!verdict.text.is_empty());
+        prop_assert!(verdict.rivals.iter().all(|rival| rival.limit != verdict.limit));
+    }
+
+    #[test]
+    fn only_a_second_fact_makes_it_more_than_three_quarters_sure(facts in facts()) {
+        let verdict = judge(&facts);
+        let holding = RULES.iter().find_map(|(_, look)| look(&facts).filter(|found| found.holds));
+        let second = holding.is_some_and(|found| found.second);
+        prop_assert!(verdict.confidence <= 0.75 || second, "{verdict:?}");
+    }
+
+    #[test]
+    fn without_a_second_leg_what_needs_it_is_a_guess(facts in facts()) {
+        let verdict = judge(&Facts { second_leg: None, ..facts });
+        let needs_it = matches!(
+            verdict.limit,
+            Limit::Latency | Limit::Seek | Limit::Bandwidth | Limit::Operations | Limit::Backend
+        );
+        prop_assert!(!needs_it || verdict.confidence <= 0.75, "{verdict:?}");
+    }
+
+    #[test]
+    fn a_flag_against_a_run_leaves_a_third_at_most(facts in facts()) {
+        let flags = FlagFacts { short: Some(true), ..FlagFacts::default() };
+        let verdict = judge(&Facts { flags, ..facts });
+        prop_assert!(verdict.confidence <= 0.3, "{verdict:?}");
+    }
+
+    #[test]
+    fn a_fuller_link_is_never_less_sure(share in 0.0..1.04f64, more in 0.0..0.01f64) {
+        let (less, more) = (judge(&full_link(share)), judge(&full_link(share + more)));
+        prop_assert!(less.limit != Limit::Link || more.limit == Limit::Link);
+        prop_assert!(more.confidence >= less.confidence - 1e-9);
+    }
+
+    #[test]
+    fn more_of_others_is_never_less_contended(share in 0.0..1.0f64, more in 0.0..1.0f64) {
+        let of = |share| {
+            let device = DeviceFacts { foreign_share: Some(share), ..DeviceFacts::default() };
+            judge(&Facts { device, ..full_link(0.5) })
+        };
+        prop_assert!(of(share + more).confidence >= of(share).confidence);
+    }
+
+    #[test]
+    fn evidence_that_was_saved_is_read_as_it_was(facts in facts()) {
+        // JSON has no endless numbers: such facts come back as unknown, or not at all.
+        let saved = serde_json::to_string(&facts).unwrap();
+        if let Ok(read) = serde_yaml::from_str::<Facts>(&saved) {
+            prop_assert_eq!(serde_json::to_string(&read).unwrap(), saved);
+        }
+    }
+}

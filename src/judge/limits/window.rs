@@ -1,0 +1,125 @@
+//! `window`: a receive window or send buffer over the round trip. Never the congestion window.
+
+use super::{Finding, percent};
+use crate::base::physics::window_rate;
+use crate::base::units::Rate;
+use crate::judge::ceilings::{self, bits};
+use crate::judge::confidence::Margin;
+use crate::judge::facts::Facts;
+use crate::model::verdict::{Ceiling, Persistence, Trust, Unit};
+
+const LIMITED: Margin = Margin { x: 0.0, threshold: 0.5, full: 0.8 };
+/// How close each stream is to window / round trip, either side.
+const CLOSE: Margin = Margin { x: 0.0, threshold: 0.9, full: 0.95 };
+/// From here on the link is the limit.
+const LINK: f64 = 0.9;
+
+pub(super) fn look(facts: &Facts) -> Option<Finding> {
+    if !facts.is_link() {
+        return None;
+    }
+    let bytes = facts.bytes()?;
+    let link = ceilings::link(facts).ceiling().map(|ceiling| bytes / ceiling.value);
+    let limited = limited(facts).map(|share| Margin { x: share, ..LIMITED });
+    let ceiling = over_round_trip(facts);
+    let share = ceiling.as_ref().map(|ceiling| bytes / ceiling.value);
+    let close = share.map(|share| Margin { x: 1.0 - (share - 1.0).abs(), ..CLOSE });
+    let margins = [limited, close];
+    let reached = margins.iter().flatten().filter(|margin| margin.reached()).count();
+    // Of two that hold the clearer; of those that don't, the nearer.
+    let rank = |margin: &Margin| (margin.share(), margin.nearness());
+    let best = margins
+        .into_iter()
+        .flatten()
+        .max_by(|a, b| rank(a).partial_cmp(&rank(b)).unwrap_or(std::cmp::Ordering::Equal))?;
+    let text =
+        "the window is the limit: each stream waits for acknowledgements of what it may send";
+    let mut found = Finding::new(best, share.unwrap_or(best.x), text)
+        .only_if(link.is_none_or(|share| share < LINK))
+        .second(reached == 2)
+        .advise("larger socket buffers (net.ipv4.tcp_rmem, tcp_wmem), or more streams");
+    if let Some(margin) = limited {
+        found = found.because(format!("{} of the busy time waited for it", percent(margin.x)));
+    }
+    if let (Some(share), Some(ceiling)) = (share, &ceiling) {
+        let most = bits(Rate(ceiling.value));
+        found = found.because(format!("{} of window / round trip, {most}", percent(share)));
+    }
+    Some(found.under(ceiling))
+}
+
+fn limited(facts: &Facts) -> Option<f64> {
+    let link = &facts.link;
+    [link.receive_window_limited_ratio, link.send_buffer_limited_ratio]
+        .into_iter()
+        .flatten()
+        .map(|share| share.0)
+        .reduce(f64::max)
+}
+
+/// Window / round trip, of all streams.
+fn over_round_trip(facts: &Facts) -> Option<Ceiling> {
+    let (window, round_trip) = (facts.link.window_bytes?, facts.link.round_trip_seconds?);
+    let value = window_rate(window, round_trip)?.0 * facts.depth?;
+    (value > 0.0).then(|| Ceiling {
+        value,
+        unit: Unit::BytesPerSecond,
+        resource: "window".into(),
+        direction: ceilings::direction(facts).into(),
+        trust: Trust::Detected,
+        source: format!("{window} / {round_trip}"),
+        at: None,
+        kind: Persistence::Sustained,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::units::{Bytes, Ratio, Seconds};
+    use crate::judge::facts::{LinkFacts, Subject};
+    use crate::judge::limits::judge;
+    use crate::model::path::DeclaredPath;
+    use crate::model::verdict::Limit;
+
+    fn run(link: LinkFacts) -> Facts {
+        Facts {
+            subject: Subject::Link,
+            depth: Some(1.0),
+            goodput_bytes_per_second: Some(Rate(131.25e6)),
+            link,
+            ..Facts::default()
+        }
+    }
+
+    fn half_a_megabyte() -> LinkFacts {
+        LinkFacts {
+            window_bytes: Some(Bytes(512 << 10)),
+            round_trip_seconds: Some(Seconds(0.004)),
+            ..LinkFacts::default()
+        }
+    }
+
+    #[test]
+    fn a_window_over_the_round_trip_is_seen_in_the_rate() {
+        let verdict = judge(&run(half_a_megabyte()));
+        assert_eq!((verdict.limit, verdict.confidence), (Limit::Window, 0.75));
+        let receive_window_limited_ratio = Some(Ratio(0.9));
+        let both = LinkFacts { receive_window_limited_ratio, ..half_a_megabyte() };
+        assert_eq!(judge(&run(both)).confidence, 1.0);
+    }
+
+    #[test]
+    fn a_full_link_is_no_window() {
+        let path = DeclaredPath { link: Some(Rate(140e6)), ..DeclaredPath::default() };
+        let facts = Facts { path, ..run(half_a_megabyte()) };
+        assert_eq!(judge(&facts).limit, Limit::Link);
+    }
+
+    #[test]
+    fn a_window_that_is_far_from_the_rate_is_none() {
+        let window_bytes = Some(Bytes(4 << 20));
+        let verdict = judge(&run(LinkFacts { window_bytes, ..half_a_megabyte() }));
+        assert_eq!(verdict.limit, Limit::Unknown);
+    }
+}

@@ -1,0 +1,10 @@
+//! Floor 5: which physical limit bound a run, how sure that is, and what to change. Pure: facts in,
+//! verdicts out.
+
+pub mod advice;
+pub mod ceilings;
+pub mod confidence;
+pub mod facts;
+pub mod from_outcome;
+pub mod limits;
+pub mod set;

@@ -1,0 +1,61 @@
+//! The words of a report.
+
+use crate::base::units::Rate;
+use crate::judge::advice::result;
+use crate::judge::ceilings::bits;
+use crate::judge::confidence;
+use crate::judge::facts::Run;
+use crate::model::verdict::{Advice, Ceiling, Limit, Unit, Verdict};
+
+const ABSENT: &str = "-";
+
+/// component, result, ceiling, share, verdict, confidence.
+pub(super) fn row(run: &Run, verdict: &Verdict) -> [String; 6] {
+    let latency = run.facts.latency_p50_seconds.filter(|latency| latency.0 > 0.0);
+    let result = result(&run.facts)
+        .map(|(value, unit)| show(run, value, unit))
+        .or(latency.map(|latency| format!("p50 {latency}")));
+    let share = verdict
+        .ratio
+        .filter(|_| verdict.ceiling.is_some() && verdict.ceiling_text.is_none())
+        .map(|share| format!("{:.1} %", share * 100.0));
+    let sure = (verdict.limit != Limit::Unknown).then(|| confidence::show(verdict.confidence));
+    [
+        run.name.clone(),
+        result.unwrap_or_else(|| ABSENT.into()),
+        ceiling(run, verdict),
+        share.unwrap_or_else(|| ABSENT.into()),
+        verdict.limit.words().into(),
+        sure.unwrap_or_else(|| ABSENT.into()),
+    ]
+}
+
+/// Links are told in bits, everything else in bytes or operations.
+fn show(run: &Run, value: f64, unit: Unit) -> String {
+    if run.facts.is_link() { bits(Rate(value)) } else { unit.show(value) }
+}
+
+fn ceiling(run: &Run, verdict: &Verdict) -> String {
+    if let Some(text) = &verdict.ceiling_text {
+        return text.clone();
+    }
+    let Some(Ceiling { value, unit, source, .. }) = &verdict.ceiling else { return ABSENT.into() };
+    format!("{} ({source})", show(run, *value, *unit))
+}
+
+/// `random mix: heads that move: ...; busy 98.2 %. Next nearest: write path, 0.41.`
+pub(super) fn why(run: &Run, verdict: &Verdict) -> String {
+    let mut facts = vec![verdict.text.clone()];
+    facts.extend(verdict.because.iter().cloned());
+    let rival = verdict.rivals.first().map_or(String::new(), |rival| {
+        format!(" Next nearest: {}, {:.2}.", rival.limit.words(), rival.ratio)
+    });
+    let todo = verdict.advice.map_or(String::new(), |advice| format!(" To do: {advice}."));
+    format!("{}: {}.{rival}{todo}", run.name, facts.join("; "))
+}
+
+/// `sequential read 4.1 x (then disks, 440 MiB/s); 1.0 x: random write`.
+pub(super) fn effect(advice: &Advice) -> String {
+    let prefix = format!("{}: ", advice.change);
+    advice.text.strip_prefix(&prefix).unwrap_or(&advice.text).to_owned()
+}
