@@ -141,7 +141,7 @@ mod tests {
     use crate::model::outcome::{DURATION_BOUNDS, Direction, Done, Outcome, Reply};
 
     fn full_evidence() -> Evidence {
-        let time = Seconds(1234.567_890_123);
+        let time = Seconds(1_234.567_890_123);
         let requests = Requests { completed: u64::MAX / 3, merged: u64::MAX / 3, time };
         let device = DeviceUse {
             device: "nvme10c10n10p128".into(),

@@ -154,6 +154,7 @@ mod tests {
             "--sync",
             "--flush",
             "false",
+            "--one-leg",
             "--buffered",
             "--engine",
             "aio",
