@@ -6,6 +6,7 @@ pub mod load;
 pub mod metric;
 pub mod outcome;
 pub mod path;
+pub mod skip;
 pub mod snapshot;
 pub mod spread;
 pub mod verdict;
