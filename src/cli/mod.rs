@@ -3,6 +3,7 @@
 mod check;
 mod clean;
 mod probe;
+mod throughput;
 
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
@@ -61,6 +62,8 @@ enum Command {
 enum ProbeCommand {
     /// Exercise a directory (through an unnamed file) or a raw device (read only)
     Disk(probe::DiskArguments),
+    /// Fill the way to a peer that runs `iperf3 -s` or loadline, over TCP
+    Throughput(throughput::ThroughputArguments),
 }
 
 #[derive(Debug, Args)]
@@ -155,6 +158,7 @@ pub fn main() -> u8 {
         Some(Command::Clean(common)) => clean::run(common, &mut out),
         Some(Command::Reference) => reference(&mut out),
         Some(Command::Probe(ProbeCommand::Disk(disk))) => probe::run(disk, &mut out),
+        Some(Command::Probe(ProbeCommand::Throughput(link))) => throughput::run(link, &mut out),
     };
     match result {
         Ok(()) => EXIT_OK,

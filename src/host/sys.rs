@@ -2,7 +2,8 @@
 #![allow(unsafe_code, reason = "rustix has no safe form of these calls")]
 
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::ioctl;
@@ -157,6 +158,53 @@ pub fn forbidden_calls() -> &'static [i64] {
         libc::SYS_clock_adjtime,
         libc::SYS_acct,
     ]
+}
+
+// ---- sockets ---------------------------------------------------------------------------------
+
+/// `struct tcp_info` of a TCP socket, as many bytes as this kernel knows (linux/tcp.h: it only grows).
+pub fn tcp_info(socket: BorrowedFd<'_>, into: &mut [u8]) -> io::Result<usize> {
+    let mut length = libc::socklen_t::try_from(into.len()).unwrap_or(libc::socklen_t::MAX);
+    // SAFETY: the kernel writes at most `length` bytes, and `into` has as many.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            into.as_mut_ptr().cast(),
+            &raw mut length,
+        )
+    };
+    done(result.into()).map(|()| (length as usize).min(into.len()))
+}
+
+/// Most bytes a second that the kernel lets a socket send (socket(7); TCP paces itself without
+/// the fq scheduler since Linux 4.13).
+pub fn set_pacing(socket: BorrowedFd<'_>, bytes_per_second: u64) -> io::Result<()> {
+    // SAFETY: the kernel reads as many bytes as the length says, and a u64 has as many.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_MAX_PACING_RATE,
+            (&raw const bytes_per_second).cast(),
+            size_of::<u64>() as libc::socklen_t,
+        )
+    };
+    done(result.into())
+}
+
+/// CPU time of this process: user, system.
+pub fn process_cpu() -> io::Result<(Duration, Duration)> {
+    let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: the kernel fills in the whole structure; all of it are integers, for which zero is
+    // a value too.
+    let usage = unsafe {
+        done(libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr()).into())?;
+        usage.assume_init()
+    };
+    let time = |t: libc::timeval| Duration::new(t.tv_sec as u64, t.tv_usec as u32 * 1000);
+    Ok((time(usage.ru_utime), time(usage.ru_stime)))
 }
 
 fn done(result: libc::c_long) -> io::Result<()> {
