@@ -66,15 +66,66 @@ pub struct Order<'a> {
 pub fn run(order: &Order<'_>, watch: &mut dyn Watch) -> Result<LinkMeasured, LinkFault> {
     parameters::check(order.profile)
         .map_err(|(key, text)| LinkFault::new(LinkReason::Denied, format!("{key}: {text}")))?;
-    let socket = connect(order)?;
-    let peer = socket.peer_addr().map_err(|error| no_socket(&error))?;
-    let control = Control::new(socket, Inbox::default()).map_err(|error| no_socket(&error))?;
-    let mut test = Test { control, peer, order, watch, cookie: cookie(), over: false };
+    let Greeted { control, peer, cookie } = greet(order)?;
+    let mut test = Test { control, peer, order, watch, cookie, over: false };
     let result = test.run();
     if result.is_err() && !test.over {
         let _ = test.control.send(&[State::ClientTerminate]);
     }
     result
+}
+
+/// A peer that has begun to answer the cookie.
+struct Greeted {
+    control: Control,
+    peer: SocketAddr,
+    cookie: Cookie,
+}
+
+/// What came of a greeting.
+enum Greeting {
+    Answered(Greeted),
+    Failed(LinkFault),
+    /// Nobody listens, or the connection was reset without a word.
+    Away(LinkFault),
+}
+
+/// Twice where the peer is away: stock servers close their port for a moment between two tests, and
+/// whoever waits there is reset.
+fn greet(order: &Order<'_>) -> Result<Greeted, LinkFault> {
+    let mut greeting = greet_once(order);
+    if matches!(greeting, Greeting::Away(_)) {
+        std::thread::park_timeout(REOPENING);
+        greeting = greet_once(order);
+    }
+    match greeting {
+        Greeting::Answered(greeted) => Ok(greeted),
+        Greeting::Failed(fault) | Greeting::Away(fault) => Err(fault),
+    }
+}
+
+fn greet_once(order: &Order<'_>) -> Greeting {
+    let (socket, peer) = match connect(order) {
+        Ok(connected) => connected,
+        Err(fault) if fault.reason == LinkReason::Refused => return Greeting::Away(fault),
+        Err(fault) => return Greeting::Failed(fault),
+    };
+    let mut control = match Control::new(socket, Inbox::default()) {
+        Ok(control) => control,
+        Err(error) => return Greeting::Failed(no_socket(&error)),
+    };
+    let cookie = cookie();
+    // The connection may be closed already, and still hold the word that says why.
+    let _ = control.write(cookie.bytes());
+    let fault = |reason, text: &str| LinkFault::new(reason, format!("{peer}: {text}"));
+    match control.wait(order.patience.first_byte) {
+        Ok(true) if control.is_reset() => Greeting::Away(fault(
+            LinkReason::Busy,
+            "closed at once: busy with another test, or ending",
+        )),
+        Ok(true) => Greeting::Answered(Greeted { control, peer, cookie }),
+        _ => Greeting::Failed(fault(LinkReason::Timeout, "handshake: no answer in time")),
+    }
 }
 
 fn cookie() -> Cookie {
@@ -87,11 +138,11 @@ fn no_socket(error: &io::Error) -> LinkFault {
     LinkFault::new(LinkReason::Refused, format!("no socket: {error}"))
 }
 
-fn connect(order: &Order<'_>) -> Result<TcpStream, LinkFault> {
+fn connect(order: &Order<'_>) -> Result<(TcpStream, SocketAddr), LinkFault> {
     let mut fault = LinkFault::new(LinkReason::Refused, "the peer's name has no address");
     for address in order.addresses {
         match TcpStream::connect_timeout(address, order.patience.connect) {
-            Ok(socket) => return Ok(socket),
+            Ok(socket) => return Ok((socket, *address)),
             Err(error) => {
                 let late = error.kind() == io::ErrorKind::TimedOut;
                 let reason = if late { LinkReason::Timeout } else { LinkReason::Refused };
@@ -135,19 +186,8 @@ impl Test<'_> {
         LinkFault::new(reason, format!("{}: {text}", self.peer))
     }
 
-    /// From the cookie to the parameters. Until then a connection that breaks is a peer in another
-    /// test: the reset overtakes its word.
     fn open(&mut self) -> Result<(), LinkFault> {
-        // It may be closed already, and still hold the word that says why.
-        let _ = self.control.write(self.cookie.bytes());
-        match self.control.state(self.order.patience.first_byte) {
-            Ok(State::ParamExchange) => {}
-            Err(Broken::Reset) => {
-                self.over = true;
-                return Err(self.fault(LinkReason::Busy, "closed at once: busy, or ending"));
-            }
-            other => return Err(self.unexpected(State::ParamExchange, other)),
-        }
+        self.expect(State::ParamExchange, self.order.patience.first_byte)?;
         let json = parameters::write(self.order.profile, self.order.identity.as_ref());
         self.control.send_message(&json).map_err(|broken| self.broken(broken, "parameters"))?;
         self.expect(State::CreateStreams, self.order.patience.step)
@@ -256,8 +296,11 @@ impl Test<'_> {
         let answer = self.control.message(RESULTS_BYTES_MAX, patience);
         let answer = answer.map_err(|broken| self.broken(broken, "results"))?;
         self.expect(State::DisplayResults, patience)?;
-        let _ = self.control.send(&[State::Done]);
         self.over = true;
+        // A stock server takes the next client once it has closed this connection.
+        if self.control.send(&[State::Done]).is_ok() {
+            let _ = self.control.state(LAST_WORD);
+        }
         let malformed = |text: String| self.fault(LinkReason::Protocol, format!("results: {text}"));
         let theirs = Report::read(&answer).map_err(malformed)?;
         results::measured(self.peer.to_string(), self.order.profile, own, &theirs)
@@ -323,6 +366,7 @@ impl Test<'_> {
 
 /// A peer that closes a connection has a word on the other one by then.
 const LAST_WORD: Duration = Duration::from_millis(500);
+const REOPENING: Duration = Duration::from_millis(300);
 /// How often a test bounded by bytes looks whether it has them.
 const BYTES_LOOK: Duration = Duration::from_millis(5);
 
@@ -341,8 +385,10 @@ fn server_error(error: Option<i32>, errno: i32) -> (LinkReason, String) {
         return (LinkReason::Protocol, "the peer reports an error without a number".into());
     };
     let (reason, text) = match error {
-        code::ACCESS_DENIED => (LinkReason::Denied, "this host is not admitted there"),
-        code::AUTHORISATION => (LinkReason::Denied, "the peer asks for credentials"),
+        code::ACCESS_DENIED => (LinkReason::Busy, "busy with another test"),
+        code::AUTHORISATION => {
+            (LinkReason::Denied, "this host is not admitted there, or not without credentials")
+        }
         code::DURATION | code::MAX_DURATION => (LinkReason::Denied, "too long for the peer"),
         code::STREAMS => (LinkReason::Denied, "too many streams for the peer"),
         code::BLOCK => (LinkReason::Denied, "too large a block for the peer"),

@@ -1,7 +1,7 @@
 //! The control connection, with a deadline for everything that is awaited on it.
 
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::net::TcpStream;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, poll};
@@ -57,10 +57,6 @@ impl Control {
         sockopt::set_tcp_keepintvl(&socket, every)?;
         sockopt::set_tcp_keepcnt(&socket, probes)?;
         Ok(Self { socket, inbox })
-    }
-
-    pub(super) fn peer(&self) -> io::Result<SocketAddr> {
-        self.socket.peer_addr()
     }
 
     pub(super) fn send(&mut self, states: &[State]) -> Result<(), Broken> {
@@ -124,26 +120,19 @@ impl Control {
         if self.inbox.is_empty() { self.wait_for_more(patience) } else { Ok(true) }
     }
 
+    /// Nothing came but a reset; what came before one is still to be read.
+    pub(super) fn is_reset(&self) -> bool {
+        let peeked = self.socket.peek(&mut [0]);
+        self.inbox.is_empty()
+            && peeked.is_err_and(|error| matches!(Broken::from(error), Broken::Reset))
+    }
+
     fn wait_for_more(&self, patience: Duration) -> Result<bool, Broken> {
         let time = patience.try_into().map_err(|_| Broken::Late)?;
         match poll(&mut [PollFd::new(&self.socket, PollFlags::IN)], Some(&time)) {
             Ok(ready) => Ok(ready > 0),
             Err(Errno::INTR) => Ok(false),
             Err(error) => Err(Broken::Other(error.into())),
-        }
-    }
-
-    /// Ends the connection so that what was written arrives: closing on unread bytes would reset it.
-    pub(super) fn close(mut self, patience: Duration) {
-        let _ = self.socket.shutdown(Shutdown::Write);
-        let deadline = monotonic() + patience;
-        let mut bytes = [0; 4096];
-        loop {
-            let left = deadline.saturating_sub(monotonic());
-            let more = !left.is_zero() && self.wait_for_more(left).unwrap_or(false);
-            if !more || !self.socket.read(&mut bytes).is_ok_and(|n| n > 0) {
-                return;
-            }
         }
     }
 }

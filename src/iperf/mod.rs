@@ -11,6 +11,8 @@ mod info;
 pub mod parameters;
 pub mod report;
 mod results;
+pub mod server;
+mod session;
 mod stream;
 mod transfer;
 pub mod wire;

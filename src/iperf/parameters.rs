@@ -131,6 +131,8 @@ pub fn write(profile: &LinkProfile, identity: Option<&LinkIdentity>) -> String {
         put("window", window.into());
     }
     if let Some(Rate(rate)) = profile.pacing {
+        // Stock servers up to 3.12 at least heed only the first.
+        put("bandwidth", ((rate * 8.0) as u64).into());
         put("fqrate", ((rate * 8.0) as u64).into());
     }
     if let Some(congestion) = &profile.congestion {

@@ -115,11 +115,14 @@ pub mod code {
     pub const RECEIVE_PARAMETERS: i32 = 114;
     pub const RECEIVE_RESULTS: i32 = 117;
     pub const CLIENT_TERMINATED: i32 = 119;
+    /// Stock clients say of it that the server is busy.
     pub const ACCESS_DENIED: i32 = 121;
     pub const BUFFER: i32 = 141;
     pub const AUTHORISATION: i32 = 142;
     pub const NO_DATA: i32 = 144;
     pub const EXPIRED: i32 = 160;
+    pub const STREAM: i32 = 200;
+    pub const ACCEPT: i32 = 204;
 }
 
 /// SERVER_ERROR with its two words.
