@@ -129,22 +129,30 @@ impl Gate {
         self.stopped.load(Ordering::Acquire)
     }
 
-    /// Up to `want` bytes to send; 0 when the bound is reached.
-    fn take(&self, want: u64) -> u64 {
-        let mut given = want;
-        let _ = self.left.fetch_update(Ordering::AcqRel, Ordering::Acquire, |left| {
-            given = want.min(left);
-            (left != u64::MAX).then(|| left - given)
+    /// Up to `want` bytes to send; none when the bound is reached.
+    fn take(&self, want: u64) -> Grant {
+        let mut bytes = want;
+        let taken = self.left.fetch_update(Ordering::AcqRel, Ordering::Acquire, |left| {
+            bytes = want.min(left);
+            (left != u64::MAX).then(|| left - bytes)
         });
-        given
+        Grant { bytes, bounded: taken.is_ok() }
     }
 
     /// Returns what the kernel didn't accept.
-    fn give_back(&self, bytes: u64) {
-        let _ = self.left.fetch_update(Ordering::AcqRel, Ordering::Acquire, |left| {
-            (left != u64::MAX && bytes > 0).then(|| left.saturating_add(bytes))
-        });
+    fn give_back(&self, grant: Grant, sent: usize) {
+        if grant.bounded {
+            self.left.fetch_add(grant.bytes.saturating_sub(sent as u64), Ordering::AcqRel);
+        }
     }
+}
+
+/// Leave to send so much. One given before there was a bound is not counted against it: a bound that
+/// begins after the omitted time may be passed by a block a stream.
+#[derive(Clone, Copy)]
+struct Grant {
+    bytes: u64,
+    bounded: bool,
 }
 
 /// A data connection and its thread.
@@ -237,8 +245,9 @@ impl Drop for Stream {
 fn send_until_stopped(socket: &TcpStream, moved: &Moved, gate: &Gate, block: usize) {
     let payload = payload().get(..block).unwrap_or_default();
     while !gate.is_stopped() {
-        let want = gate.take(block as u64);
-        let Some(piece) = payload.get(..want as usize).filter(|piece| !piece.is_empty()) else {
+        let grant = gate.take(block as u64);
+        let Some(piece) = payload.get(..grant.bytes as usize).filter(|piece| !piece.is_empty())
+        else {
             // The bound is reached, unless another stream gives some back.
             wait(None, gate, Some(Duration::from_millis(5)));
             continue;
@@ -246,10 +255,10 @@ fn send_until_stopped(socket: &TcpStream, moved: &Moved, gate: &Gate, block: usi
         match send(socket, piece, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
             Ok(sent) => {
                 moved.bytes.fetch_add(sent as u64, Ordering::AcqRel);
-                gate.give_back(want - sent as u64);
+                gate.give_back(grant, sent);
             }
             Err(error) => {
-                gate.give_back(want);
+                gate.give_back(grant, 0);
                 match error {
                     Errno::AGAIN => wait(Some(socket), gate, None),
                     Errno::INTR => {}

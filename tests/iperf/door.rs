@@ -266,3 +266,17 @@ fn data_connections_are_numbered_as_they_were_opened() {
         .collect();
     assert_eq!(counted, [(1, 1000), (3, 2000), (4, 3000)]);
 }
+
+#[test]
+fn a_window_that_this_kernel_does_not_give_is_refused_with_the_protocols_number() {
+    let ours = Ours::patient();
+    let mut control = connect(ours.address);
+    control.write_all(COOKIE).unwrap();
+    assert_eq!(state(&control), 9);
+    let asks = ASKS.replace("\"len\"", "\"window\":536870912,\"len\"");
+    control.write_all(&framed(&asks)).unwrap();
+    assert_eq!(state(&control), 10);
+    let mut data = connect(ours.address);
+    data.write_all(COOKIE).unwrap();
+    assert_eq!(rest(&control).unwrap(), [0xfe, 0, 0, 0, 141, 0, 0, 0, 0]);
+}
