@@ -249,7 +249,7 @@ mod tests {
 
     #[test]
     fn streams_and_fields_are_bounded() {
-        let many = format!("{{\"streams\":[{}]}}", vec!["{}"; 5].join(","));
+        let many = format!("{{\"streams\":[{}]}}", ["{}"; 5].join(","));
         assert!(Message::<4>::read(many.as_bytes()).is_err());
         assert_eq!(Message::<5>::read(many.as_bytes()).unwrap().streams.unwrap().len(), 5);
         let wide: Vec<String> = (0..9999).map(|n| format!("\"k{n}\":{n}")).collect();

@@ -6,7 +6,9 @@
 
 pub mod client;
 mod control;
+mod door;
 mod fields;
+mod greet;
 mod info;
 pub mod parameters;
 pub mod report;

@@ -254,8 +254,7 @@ pub(super) mod tests {
     /// Cases 117 and 118: lines of real conversations with 3.12.
     fn captured(name: &str) -> Parameters {
         let line = name.lines().find(|l| l.contains("7b22746370")).unwrap();
-        let json = &line[line.find("b'").unwrap()..];
-        let json = &json[json.find('{').unwrap()..=json.rfind('}').unwrap()];
+        let json = &line[line.find("{\"tcp\"").unwrap()..=line.rfind('}').unwrap()];
         Parameters::read(json.as_bytes()).unwrap()
     }
 

@@ -37,7 +37,7 @@ impl Cookie {
     pub fn read(bytes: &[u8; COOKIE_BYTES]) -> Option<Self> {
         let end = bytes.iter().position(|b| *b == 0)?;
         let text = &bytes[..end];
-        (end >= 8 && text.iter().all(u8::is_ascii_graphic)).then(|| Self(*bytes))
+        (end >= 8 && text.iter().all(u8::is_ascii_graphic)).then_some(Self(*bytes))
     }
 
     pub fn bytes(&self) -> &[u8; COOKIE_BYTES] {
