@@ -3,6 +3,7 @@
 pub mod clock;
 pub mod counter;
 pub mod fault;
+pub mod network;
 pub mod stats;
 pub mod units;
 pub mod window;

@@ -2,6 +2,7 @@
 
 mod check;
 mod clean;
+mod peer;
 mod probe;
 mod throughput;
 
@@ -27,6 +28,7 @@ Examples:
   loadline --config /etc/loadline.yml          run on a configuration
   loadline check --config loadline.yml         validate it and print the plan
   loadline probe disk --target /srv --profile rand_rw
+  loadline probe throughput storage2 -P 4      fill the way to a peer that runs iperf3 -s
   loadline clean                               give back every ballast file
 
 Exit codes: 0 fine, 1 a fault, 2 wrong usage, 3 wrong configuration.";
@@ -64,6 +66,8 @@ enum ProbeCommand {
     Disk(probe::DiskArguments),
     /// Fill the way to a peer that runs `iperf3 -s` or loadline, over TCP
     Throughput(throughput::ThroughputArguments),
+    /// Answer throughput tests of other hosts, from loadline or iperf3, until interrupted
+    Serve(peer::PeerArguments),
 }
 
 #[derive(Debug, Args)]
@@ -159,6 +163,7 @@ pub fn main() -> u8 {
         Some(Command::Reference) => reference(&mut out),
         Some(Command::Probe(ProbeCommand::Disk(disk))) => probe::run(disk, &mut out),
         Some(Command::Probe(ProbeCommand::Throughput(link))) => throughput::run(link, &mut out),
+        Some(Command::Probe(ProbeCommand::Serve(peer))) => peer::run(peer, &mut out),
     };
     match result {
         Ok(()) => EXIT_OK,

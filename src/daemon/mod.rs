@@ -6,6 +6,7 @@ pub mod board;
 mod eye;
 pub mod itself;
 mod keeper;
+pub mod peers;
 pub mod plan;
 pub mod probing;
 pub mod sampling;

@@ -1,0 +1,62 @@
+//! Peers that test with this host: who is admitted, and the turn that they share with its own probes.
+
+use std::net::{IpAddr, TcpListener};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::base::fault::{Fault, FaultKind};
+use crate::base::network::Network;
+use crate::iperf::server::{Admit, Limits, Server};
+use crate::model::link::LinkIdentity;
+use crate::schedule::turn::Turn;
+
+/// Admits listed peers, one at a time and only while no probe runs on this host.
+#[derive(Clone, Debug)]
+pub struct Peers {
+    pub allow: Vec<Network>,
+    pub turn_places: Vec<PathBuf>,
+}
+
+impl Admit for Peers {
+    fn knows(&self, peer: IpAddr) -> bool {
+        self.allow.iter().any(|network| network.contains(peer))
+    }
+
+    fn turn(&self) -> Option<Box<dyn Send>> {
+        match Turn::try_take(&self.turn_places) {
+            Ok(Turn::Mine(turn)) => Some(Box::new(turn)),
+            Ok(Turn::Theirs(_)) => None,
+            Err(fault) => {
+                tracing::error!("no peer can test with this host: {fault}");
+                None
+            }
+        }
+    }
+}
+
+impl Peers {
+    /// Serves them at `address` until the server is dropped.
+    ///
+    /// # Errors
+    /// Where the port is taken or the address isn't this host's, or where there is no thread left.
+    pub fn serve(self, address: &str, identity: Option<LinkIdentity>) -> Result<Server, Fault> {
+        Server::start(listen(address)?, Arc::new(self), Limits::default(), identity)
+    }
+}
+
+/// Listens on `:5201` (all addresses of both families) or one address. Unlike the page's, these
+/// connections keep the kernel's own tuning of their buffers.
+fn listen(address: &str) -> Result<TcpListener, Fault> {
+    let places = match address.strip_prefix(':') {
+        Some(port) => vec![format!("[::]:{port}"), format!("0.0.0.0:{port}")],
+        None => vec![address.to_owned()],
+    };
+    let mut fault = Fault::new(FaultKind::Malformed, format!("{address}: no address"));
+    for place in places {
+        match TcpListener::bind(&place) {
+            Ok(listener) => return Ok(listener),
+            Err(error) => fault = Fault::os(address, &error),
+        }
+    }
+    Err(fault)
+}
