@@ -5,6 +5,7 @@ pub mod complaint;
 pub mod document;
 pub mod hours;
 mod navigate;
+mod peers;
 pub mod read;
 mod rules;
 pub mod settings;

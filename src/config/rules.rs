@@ -11,6 +11,7 @@ use super::allowed::{BALLAST, BUDGET, DEVICES, INTERVAL, RESERVE, SHARE, TICK, a
 use super::complaint::{Complaint, hint};
 use super::document::{Document, Section};
 use super::hours::utc_offset;
+use super::peers::peers;
 use super::read::{one_or_many, optional};
 use super::settings::{
     BUDGET_DEFAULT, DEFAULT_TARGET, Filter, GuardSettings, Hours, ProbeSettings, SampleSettings,
@@ -38,6 +39,7 @@ impl Settings {
             "targets",
             "probes",
             "guard",
+            "peers",
             "first_run",
         ])?;
         let plain = Settings::default();
@@ -48,6 +50,7 @@ impl Settings {
             probes: probes(&root, &targets, kinds)?,
             targets,
             guard: guard(&root)?,
+            peers: peers(&root)?,
             first_run: read_or(&root, "first_run", plain.first_run)?,
         })
     }

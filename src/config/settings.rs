@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use serde::Deserialize;
 
+use crate::base::network::Network;
 use crate::base::units::{Bytes, Rate, Seconds};
 use crate::model::job::EngineKind;
 
@@ -18,6 +19,8 @@ pub struct Settings {
     /// `None`: the default probes on every target.
     pub probes: Option<Vec<ProbeSettings>>,
     pub guard: GuardSettings,
+    /// Where other hosts may test the way to this one; `None`: nowhere.
+    pub peers: Option<PeerSettings>,
     pub first_run: FirstRun,
 }
 
@@ -93,6 +96,14 @@ pub struct ProbeSettings {
     pub index: usize,
 }
 
+/// Who may test the way to this host.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PeerSettings {
+    /// `:5201` or one address.
+    pub listen: String,
+    pub allow: Vec<Network>,
+}
+
 /// When probes may run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GuardSettings {
@@ -164,6 +175,7 @@ impl Default for Settings {
             targets: Vec::new(),
             probes: None,
             guard: GuardSettings::default(),
+            peers: None,
             first_run: FirstRun::Now,
         }
     }

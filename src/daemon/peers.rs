@@ -6,8 +6,10 @@ use std::sync::Arc;
 
 use crate::base::fault::{Fault, FaultKind};
 use crate::base::network::Network;
+use crate::config::settings::Settings;
 use crate::iperf::server::{Admit, Limits, Server};
 use crate::model::link::LinkIdentity;
+use crate::model::snapshot::HostFacts;
 use crate::schedule::turn::Turn;
 
 /// Admits listed peers, one at a time and only while no probe runs on this host.
@@ -42,6 +44,23 @@ impl Peers {
     pub fn serve(self, address: &str, identity: Option<LinkIdentity>) -> Result<Server, Fault> {
         Server::start(listen(address)?, Arc::new(self), Limits::default(), identity)
     }
+}
+
+/// Serves the configured peers, if any, until dropped.
+///
+/// # Errors
+/// As [`Peers::serve`].
+pub(super) fn start(
+    settings: &Settings,
+    host: &HostFacts,
+    turn_places: Vec<PathBuf>,
+) -> Result<Option<Server>, Fault> {
+    let Some(peers) = &settings.peers else { return Ok(None) };
+    let identity = LinkIdentity { boot_id: host.boot_id.clone(), list_digest: String::new() };
+    let server = Peers { allow: peers.allow.clone(), turn_places };
+    let server = server.serve(&peers.listen, Some(identity))?;
+    tracing::info!(listen = peers.listen, "peers may test the way to this host");
+    Ok(Some(server))
 }
 
 /// Listens on `:5201` (all addresses of both families) or one address. Unlike the page's, these
