@@ -1,6 +1,6 @@
 //! Link probes beside iperf3: both ends loadline's, then both ends iperf3's, in turns.
 //!
-//! `cargo bench --bench link`, as root. Ratios of throughput and of CPU per byte of both ends
+//! `cargo bench --bench link`, as root; `-- loopback`, `-- veth` or `-- gigabit` for one wire. Ratios of throughput and of CPU per byte of both ends
 //! together, medians of alternating runs, the same congestion control, default settings otherwise.
 //! Never part of CI: on a machine with other work its figures say little.
 
@@ -35,8 +35,9 @@ fn main() {
     }
     println!("| wire | streams | direction | throughput | CPU per byte | loadline | iperf3 |");
     println!("| --- | --- | --- | --- | --- | --- | --- |");
-    let wires = [Wire::Loopback, Wire::Veth, Wire::Gigabit];
-    for wire in wires {
+    let named: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();
+    let wanted = |wire: &Wire| named.is_empty() || named.iter().any(|name| wire.name() == name);
+    for wire in [Wire::Loopback, Wire::Veth, Wire::Gigabit].into_iter().filter(wanted) {
         let Some(_held) = wire.lay() else {
             println!("skipped: {}: no namespaces here", wire.name());
             continue;
@@ -63,7 +64,7 @@ impl Wire {
         match self {
             Wire::Loopback => "loopback",
             Wire::Veth => "veth",
-            Wire::Gigabit => "veth at 1 Gbit/s",
+            Wire::Gigabit => "gigabit",
         }
     }
 
@@ -94,12 +95,11 @@ impl Wire {
 
 /// 1 Gbit/s with Ethernet's 24 bytes a packet beyond the frame: whole frames of 1514 of 1538 bytes.
 fn shape(namespace: &str, link: &str) -> Option<()> {
-    let exec = ["netns", "exec", namespace];
-    let offload = ["ethtool", "-K", link, "tso", "off", "gso", "off", "gro", "off"];
-    run("ip", &[&exec[..], &offload].concat())?;
-    let tbf = ["tc", "qdisc", "add", "dev", link, "root", "tbf", "rate", "984395kbit"];
-    let tail = ["burst", "64kb", "latency", "5ms"];
-    run("ip", &[&exec[..], &tbf, &tail].concat()).map(|_| ())
+    // One packet a buffer: the shaper counts a larger one's headers once.
+    run("ip", &["-n", namespace, "link", "set", link, "gso_max_segs", "1"])?;
+    let tbf = ["-n", namespace, "qdisc", "add", "dev", link, "root", "tbf"];
+    let rate = ["rate", "984395kbit", "burst", "64kb", "latency", "5ms"];
+    run("tc", &[&tbf[..], &rate].concat()).map(|_| ())
 }
 
 /// Namespaces that are gone with it.

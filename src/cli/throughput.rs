@@ -20,8 +20,9 @@ use crate::worker::Stop;
 
 const PORT: u16 = 5201;
 const RUNTIME: Seconds = Seconds(10.0);
-/// A test bounded by bytes ends by itself; this is for one that never gets them.
-const RUNTIME_OF_BYTES: Seconds = Seconds(600.0);
+/// A test bounded by bytes ends by itself; this is for one that never gets them, and no longer than
+/// a loadline at the other end allows.
+const RUNTIME_OF_BYTES: Seconds = Seconds(60.0);
 
 #[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
 enum Format {
@@ -55,7 +56,7 @@ pub(super) struct ThroughputArguments {
     /// How long, like 30s or 30 [default: 10s]
     #[arg(short = 't', long = "time", value_name = "TIME", value_parser = seconds)]
     runtime: Option<Seconds>,
-    /// Ends after so many bytes per direction, or after --time [default: 10m]
+    /// Ends after so many bytes per direction, or after --time [default: 1m]
     #[arg(short = 'n', long, value_name = "SIZE")]
     bytes: Option<Bytes>,
     /// Time at the start that doesn't count, like 1s

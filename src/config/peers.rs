@@ -23,7 +23,7 @@ pub(super) fn peers(root: &Section<'_>) -> Result<Option<PeerSettings>, Complain
     let Some(section) = root.get("peers") else { return Ok(None) };
     let Keys { listen, allow } = section.read()?;
     let Some(listen) = listen else {
-        return Err(section.refuse("`peers` without `listen`: nobody is admitted nowhere"));
+        return Err(section.refuse("`peers` needs `listen`: the address where they are answered"));
     };
     check_address(&listen).map_err(|text| section.refuse_value("listen", text))?;
     if allow.is_empty() || allow.len() > NETWORKS_MAX {

@@ -79,3 +79,34 @@ fn listen(address: &str) -> Result<TcpListener, Fault> {
     }
     Err(fault)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_probe_of_this_host_and_a_peers_test_take_turns() {
+        let dir = tempfile::tempdir().unwrap();
+        let peers = Peers { allow: Vec::new(), turn_places: vec![dir.path().to_path_buf()] };
+        let own = Turn::try_take(&peers.turn_places).unwrap();
+        assert!(matches!(own, Turn::Mine(_)) && peers.turn().is_none());
+        drop(own);
+        let theirs = peers.turn();
+        assert!(theirs.is_some());
+        assert!(matches!(Turn::try_take(&peers.turn_places).unwrap(), Turn::Theirs(_)));
+    }
+
+    #[test]
+    fn only_listed_peers_are_known() {
+        let allow = vec!["10.0.0.0/24".parse().unwrap()];
+        let peers = Peers { allow, turn_places: Vec::new() };
+        let knows = |address: &str| peers.knows(address.parse().unwrap());
+        assert!(knows("10.0.0.7") && !knows("10.0.1.7") && !knows("::1"));
+    }
+
+    #[test]
+    fn nobody_listens_until_it_is_asked_for() {
+        let host = HostFacts::default();
+        assert!(start(&Settings::default(), &host, Vec::new()).unwrap().is_none());
+    }
+}

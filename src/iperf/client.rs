@@ -190,13 +190,11 @@ impl Test<'_> {
                 patience = patience.min(BYTES_LOOK);
             }
             let spoke = self.control.wait(patience).map_err(|b| self.broken(b, "test"))?;
-            if spoke || transfer.is_broken() {
-                let said = self.control.state(LAST_WORD);
-                return Err(match said {
-                    Err(Broken::Late) => {
-                        self.fault(LinkReason::Protocol, "the peer closed a data connection")
-                    }
-                    other => self.unexpected(State::TestRunning, other),
+            let broken = transfer.broken();
+            if spoke || broken.is_some() {
+                return Err(match (self.control.state(LAST_WORD), broken) {
+                    (Err(Broken::Late), Some(broken)) => self.broken(broken, "data connection"),
+                    (said, _) => self.unexpected(State::TestRunning, said),
                 });
             }
         }
@@ -277,12 +275,7 @@ impl Test<'_> {
             Broken::TooLong(long) => {
                 protocol(format!("{} bytes, of at most {}", long.length, long.most))
             }
-            Broken::Other(error) => match error.kind() {
-                io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable => {
-                    self.fault(LinkReason::Timeout, format!("{phase}: {error}"))
-                }
-                _ => protocol(error.to_string()),
-            },
+            Broken::Other(error) => protocol(error.to_string()),
         }
     }
 }

@@ -33,7 +33,10 @@ impl From<io::Error> for Broken {
     fn from(error: io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => Broken::Reset,
-            io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => Broken::Late,
+            io::ErrorKind::TimedOut
+            | io::ErrorKind::WouldBlock
+            | io::ErrorKind::HostUnreachable
+            | io::ErrorKind::NetworkUnreachable => Broken::Late,
             io::ErrorKind::UnexpectedEof => Broken::Closed,
             _ => Broken::Other(error),
         }

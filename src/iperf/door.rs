@@ -83,6 +83,9 @@ impl Door {
             }
             self.accept();
         }
+        if let Some(running) = lock(&self.shared.running).as_ref() {
+            let _ = running.control.shutdown(Shutdown::Read);
+        }
         for session in self.sessions.drain(..) {
             let _ = session.join();
         }
@@ -233,8 +236,8 @@ impl Door {
                 drop(running);
                 return self.busy(one);
             };
-            let streams = Some(streams);
-            *running = Some(Running { cookie: cookie.clone(), streams, _turn: turn });
+            let (streams, control) = (Some(streams), one.socket.try_clone().ok()?);
+            *running = Some(Running { cookie: cookie.clone(), streams, control, _turn: turn });
         }
         let slot = Slot(Arc::clone(&self.shared));
         let Waiting { socket, inbox, .. } = one;

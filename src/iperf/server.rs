@@ -136,6 +136,8 @@ pub(super) struct Running {
     pub cookie: Cookie,
     /// Where its data connections go, in the order of their acceptance, while it waits for them.
     pub streams: Option<Sender<(u64, TcpStream)>>,
+    /// To end the waiting for its client when the server ends.
+    pub control: TcpStream,
     pub _turn: Box<dyn Send>,
 }
 

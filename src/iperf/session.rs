@@ -68,7 +68,10 @@ impl Session {
     }
 
     pub(super) fn run(mut self) {
-        let ended = self.test();
+        let mut ended = self.test();
+        if ended.is_err() && self.shared.is_stopped() {
+            ended = Err(End::stopped());
+        }
         let reason = ended.as_ref().err().map(|end| end.reason);
         self.shared.count(reason);
         drop(self.slot.take());

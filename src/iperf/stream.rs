@@ -6,7 +6,7 @@
 
 use std::io;
 use std::net::{Shutdown, TcpStream};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -16,12 +16,15 @@ use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send, sockopt};
 
+use super::control::Broken;
 use super::info::Info;
 use super::wire::BLOCK_BYTES_MAX;
 use crate::base::units::Bytes;
 use crate::host::sys;
 
 const STACK_BYTES: usize = 128 << 10;
+/// No errno: the peer ended the connection in order.
+const CLOSED: i32 = -1;
 
 /// What every data connection of a test is set to.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -63,7 +66,8 @@ impl Tuning {
             sockopt::set_tcp_nodelay(socket, true).map_err(other)?;
         }
         if self.type_of_service > 0 {
-            let v4 = socket.local_addr().is_ok_and(|a| a.is_ipv4());
+            // IPv4 on a dual-stack socket goes by IPv4's option (net/ipv6/ipv6_sockglue.c).
+            let v4 = socket.local_addr().is_ok_and(|a| a.ip().to_canonical().is_ipv4());
             let set = if v4 {
                 sockopt::set_ip_tos(socket, self.type_of_service)
             } else {
@@ -167,8 +171,8 @@ pub(super) struct Stream {
 #[derive(Default)]
 struct Moved {
     bytes: AtomicU64,
-    /// The peer closed the connection, or it broke.
-    ended: AtomicBool,
+    /// Why the connection ended: an errno, [`CLOSED`], or 0 while it didn't.
+    ended: AtomicI32,
 }
 
 /// What a stream did so far.
@@ -211,9 +215,13 @@ impl Stream {
         Sample { bytes, info }
     }
 
-    /// The peer closed it, or it broke.
-    pub(super) fn has_ended(&self) -> bool {
-        self.moved.ended.load(Ordering::Acquire)
+    /// Why it ended, where it did.
+    pub(super) fn ended(&self) -> Option<Broken> {
+        match self.moved.ended.load(Ordering::Acquire) {
+            0 => None,
+            CLOSED => Some(Broken::Closed),
+            errno => Some(io::Error::from_raw_os_error(errno).into()),
+        }
     }
 
     pub(super) fn congestion(&self) -> Option<String> {
@@ -262,10 +270,7 @@ fn send_until_stopped(socket: &TcpStream, moved: &Moved, gate: &Gate, block: usi
                 match error {
                     Errno::AGAIN => wait(Some(socket), gate, None),
                     Errno::INTR => {}
-                    _ => {
-                        moved.ended.store(true, Ordering::Release);
-                        return;
-                    }
+                    _ => return moved.ended.store(error.raw_os_error(), Ordering::Release),
                 }
             }
         }
@@ -288,15 +293,14 @@ fn receive_until_closed(socket: &TcpStream, moved: &Moved, gate: &Gate, block: u
     let mut buffer = vec![0; block];
     loop {
         match recv(socket, &mut buffer[..], RecvFlags::TRUNC) {
-            Ok((_, 0)) => break,
+            Ok((_, 0)) => return moved.ended.store(CLOSED, Ordering::Release),
             Ok((_, received)) => {
                 if !gate.is_stopped() {
                     moved.bytes.fetch_add(received as u64, Ordering::AcqRel);
                 }
             }
             Err(Errno::INTR) => {}
-            Err(_) => break,
+            Err(error) => return moved.ended.store(error.raw_os_error(), Ordering::Release),
         }
     }
-    moved.ended.store(true, Ordering::Release);
 }

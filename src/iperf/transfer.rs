@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
+use super::control::Broken;
 use super::info::Info;
 use super::report::{Report, SenderReport, StreamReport, stream_ids};
 use super::stream::{Gate, Sample, Stream};
@@ -19,7 +20,7 @@ use crate::model::link::{LinkCpu, LinkDirection, LinkIdentity, LinkInterval, Lin
 /// How often each sender's round-trip time is asked for.
 const RTT_EVERY: Duration = Duration::from_millis(100);
 const INTERVAL: Duration = Duration::from_secs(1);
-/// A last interval shorter than this is part of the one before, as stock peers have it.
+/// A last interval shorter than this says nothing and is left out; the totals have its bytes.
 const INTERVAL_LEAST: Duration = Duration::from_millis(100);
 
 /// What moves, and until when.
@@ -191,9 +192,9 @@ impl Transfer {
         self.streams.iter().map(Stream::sample).collect()
     }
 
-    /// A stream ended before the test did.
-    pub(super) fn is_broken(&self) -> bool {
-        self.streams.iter().any(Stream::has_ended)
+    /// Why a stream ended before the test did.
+    pub(super) fn broken(&self) -> Option<Broken> {
+        self.streams.iter().find_map(Stream::ended)
     }
 
     /// Counted bytes that arrived here.

@@ -280,3 +280,15 @@ fn a_window_that_this_kernel_does_not_give_is_refused_with_the_protocols_number(
     data.write_all(COOKIE).unwrap();
     assert_eq!(rest(&control).unwrap(), [0xfe, 0, 0, 0, 141, 0, 0, 0, 0]);
 }
+
+#[test]
+fn a_server_that_ends_waits_for_no_client() {
+    // A client that owes its results for a minute; the server's end is not put off.
+    let ours = Ours::patient();
+    let (mut control, _data) = running(ours.address);
+    control.write_all(&[4]).unwrap();
+    assert_eq!(state(&control), 13);
+    let ended = std::thread::spawn(move || drop(ours));
+    assert_eq!(rest(&control).unwrap(), [0x0b]);
+    ended.join().unwrap();
+}

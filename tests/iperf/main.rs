@@ -7,6 +7,7 @@
     reason = "tests"
 )]
 
+mod command;
 mod door;
 mod ours;
 mod peers;

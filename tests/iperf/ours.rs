@@ -149,7 +149,7 @@ fn a_server_that_stops_tells_its_client() {
         });
         drop(ours);
         let fault = client.join().unwrap().unwrap_err();
-        assert!(fault.reason == LinkReason::Protocol, "{fault}");
+        assert!(fault.reason == LinkReason::Protocol && fault.text.contains("stopped"), "{fault}");
     });
 }
 

@@ -19,9 +19,9 @@ use serde_json::Value;
 use crate::{Ours, installed, mebibytes, patient, profile, test, until};
 
 /// `iperf3 -s` on a port of its own.
-struct Stock {
+pub(crate) struct Stock {
     child: Child,
-    address: SocketAddr,
+    pub(crate) address: SocketAddr,
 }
 
 impl Drop for Stock {
@@ -32,7 +32,7 @@ impl Drop for Stock {
 }
 
 impl Stock {
-    fn new(more: &[&str]) -> Self {
+    pub(crate) fn new(more: &[&str]) -> Self {
         let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let mut child = Command::new("iperf3")
             .args(["-s", "--forceflush", "-p", &address.port().to_string()])
@@ -135,7 +135,7 @@ fn our_client_ends_a_test_of_a_stock_server_by_bytes() {
 }
 
 /// `.error` and the document; 3.12 exits with 0 either way.
-fn stock_client(address: SocketAddr, more: &[&str]) -> (Option<String>, Value) {
+pub(crate) fn stock_client(address: SocketAddr, more: &[&str]) -> (Option<String>, Value) {
     let output = Command::new("iperf3")
         .args(["-J", "-c", "127.0.0.1", "-p", &address.port().to_string()])
         .args(more)
