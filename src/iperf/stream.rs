@@ -235,6 +235,10 @@ impl Stream {
         }
     }
 
+    pub(super) fn is_finished(&self) -> bool {
+        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
     /// Waits for the thread; it ends once the gate is shut and no more is to be received.
     pub(super) fn join(&mut self) {
         if let Some(thread) = self.thread.take() {

@@ -23,6 +23,8 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// A last interval shorter than this says nothing and is left out; the totals have its bytes.
 const INTERVAL_LEAST: Duration = Duration::from_millis(100);
 
+const SWEEP_MOST: Duration = Duration::from_millis(200);
+
 /// What moves, and until when.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Plan {
@@ -224,7 +226,13 @@ impl Transfer {
     /// Ends the counting after what has arrived by now, once the peer stopped sending.
     pub(super) fn sweep(&mut self) -> (Totals, Option<LinkInterval>) {
         self.streams.iter().for_each(Stream::no_more);
-        self.streams.iter_mut().filter(|stream| !stream.sends).for_each(Stream::join);
+        let begun = monotonic();
+        // A peer that goes on sending would be counted for ever; closing ends it.
+        while monotonic() < begun + SWEEP_MOST
+            && self.streams.iter().any(|stream| !stream.sends && !stream.is_finished())
+        {
+            std::thread::park_timeout(Duration::from_millis(1));
+        }
         self.stop()
     }
 

@@ -292,3 +292,13 @@ fn a_server_that_ends_waits_for_no_client() {
     assert_eq!(rest(&control).unwrap(), [0x0b]);
     ended.join().unwrap();
 }
+
+#[test]
+fn a_client_that_sends_for_ever_ends_its_test_all_the_same() {
+    let ours = Ours::patient();
+    let (mut control, mut data) = running(ours.address);
+    let sender = std::thread::spawn(move || while data.write_all(&[7; 65536]).is_ok() {});
+    control.write_all(&[4]).unwrap();
+    assert_eq!(state(&control), 13, "its data connection is closed by then");
+    sender.join().unwrap();
+}

@@ -294,3 +294,52 @@ fn what_no_server_takes_is_refused_before_anything_is_sent() {
     let fault = watched(nobody, &asked, &mut Seen::default()).unwrap_err();
     assert!(fault.text.contains("block"), "{fault}");
 }
+
+#[test]
+fn a_peer_that_was_away_for_a_moment_is_asked_again() {
+    // Stock servers close their port between two tests: whoever waits there is reset.
+    let fake = Fake::new(|n, mut socket| {
+        if n == 0 {
+            socket.peek(&mut [0]).unwrap();
+            return;
+        }
+        socket.read_exact(&mut [0; 37]).unwrap();
+        socket.write_all(&[0xfe, 0, 0, 0, 0x8e]).unwrap();
+    });
+    assert_eq!(fault(fake.address, patient()).reason, LinkReason::Denied);
+}
+
+#[test]
+fn a_sender_that_is_told_late_is_read_to_its_end() {
+    // In reverse the server still sends when the client ends the test; it closes the data
+    // connection before it says anything, and can't while its data isn't taken.
+    let (tell, sent) = std::sync::mpsc::channel();
+    let (tell, sent) = (std::sync::Mutex::new(tell), std::sync::Mutex::new(sent));
+    let fake = Fake::new(move |n, mut socket| {
+        socket.read_exact(&mut [0; 37]).unwrap();
+        if n > 0 {
+            socket.write_all(&vec![7; 64 << 20]).unwrap();
+            return tell.lock().unwrap().send(()).unwrap();
+        }
+        socket.write_all(&[9]).unwrap();
+        message(&mut socket);
+        socket.write_all(&[10, 1, 2]).unwrap();
+        let mut end = [0];
+        socket.read_exact(&mut end).unwrap();
+        sent.lock().unwrap().recv_timeout(PATIENCE).unwrap();
+        socket.write_all(&[13]).unwrap();
+        let own = String::from_utf8(message(&mut socket)).unwrap();
+        assert!(own.contains(r#""sender_has_retransmits":-1"#), "{own}");
+        let mut answer = framed(&results(r#"{"id":1,"bytes":67108864,"retransmits":3}"#));
+        answer.push(14);
+        socket.write_all(&answer).unwrap();
+        hold(socket);
+    });
+    let direction = LinkDirection::Reverse;
+    let asked = LinkProfile { runtime: Seconds(0.001), direction, ..profile() };
+    match watched(fake.address, &asked, &mut Seen::default()) {
+        Ok(measured) => assert_eq!(measured.reverse.unwrap().retransmits, Some(3)),
+        // So short a test may end before anything came.
+        Err(fault) => assert!(fault.text.contains("no byte arrived"), "{fault}"),
+    }
+}

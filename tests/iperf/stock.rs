@@ -6,7 +6,6 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
-use std::time::Duration;
 
 use loadline::base::units::{Bytes, Rate, Seconds};
 use loadline::iperf::client::{self, Order, Watch};
@@ -227,8 +226,8 @@ impl Watch for Telling {
     fn interval(&mut self, _: &LinkInterval) {}
 }
 
-/// Runs `meanwhile` in the midst of a test that would take a minute.
-fn amid(peer: SocketAddr, meanwhile: impl FnOnce()) -> Result<LinkMeasured, LinkFault> {
+/// Runs `meanwhile` in the midst of a test that would take a minute; it says whether to end that.
+fn amid(peer: SocketAddr, meanwhile: impl FnOnce() -> bool) -> Result<LinkMeasured, LinkFault> {
     let (tell, began) = channel();
     let stop = Arc::new(AtomicBool::new(false));
     let mut watch = Telling { tell, stop: Arc::clone(&stop) };
@@ -244,10 +243,8 @@ fn amid(peer: SocketAddr, meanwhile: impl FnOnce()) -> Result<LinkMeasured, Link
             client::run(&order, &mut watch)
         });
         let begun = began.recv();
-        if begun.is_ok() {
-            meanwhile();
-        }
-        stop.store(true, Ordering::Release);
+        let ends = begun.is_err() || meanwhile();
+        stop.store(ends, Ordering::Release);
         client.join().unwrap()
     })
 }
@@ -263,6 +260,7 @@ fn a_busy_stock_server_is_busy_and_nothing_else() {
             let fault = test(stock.address, &profile()).unwrap_err();
             assert_eq!(fault.reason, LinkReason::Busy, "{fault}");
         }
+        true
     });
     assert_eq!(ended.unwrap_err().reason, LinkReason::Stopped);
 }
@@ -277,8 +275,7 @@ fn a_stock_server_that_is_killed_in_a_test_is_a_fault_and_no_number() {
         let pid = stock.child.id().to_string();
         let ended = amid(stock.address, || {
             assert!(Command::new("kill").args([signal, &pid]).status().unwrap().success());
-            // The watch may say stop before the client has seen the end.
-            std::thread::park_timeout(Duration::from_millis(500));
+            false
         });
         let fault = ended.unwrap_err();
         assert_eq!(fault.reason, LinkReason::Protocol, "{signal}: {fault}");
