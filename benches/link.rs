@@ -19,8 +19,8 @@ use std::time::Duration;
 use loadline::base::stats::median;
 use serde_json::Value;
 
-const ROUNDS: usize = 2;
-const SECONDS: &str = "2";
+const ROUNDS: usize = 5;
+const SECONDS: &str = "3";
 const PORT: &str = "5399";
 const NAMESPACES: [&str; 2] = ["loadline-bench-a", "loadline-bench-b"];
 

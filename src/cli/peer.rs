@@ -50,7 +50,8 @@ pub(super) fn run(arguments: PeerArguments, out: &mut dyn Write) -> Result<(), F
         let counts = server.counts();
         counts.iter().filter(|(end, _)| !refusals.contains(end)).map(|(_, n)| n).sum()
     };
-    while !stop.is_set() && !(arguments.once && tests() > 0) {
+    let over = || arguments.once && tests() > 0;
+    while !stop.is_set() && !over() {
         std::thread::park_timeout(LOOK);
     }
     Ok(())

@@ -73,7 +73,6 @@ impl Fields {
     }
 }
 
-/// Numbers in messages: a double where the fraction matters, else an integer; never `null`.
 impl<'de> Deserialize<'de> for Scalar {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         struct Lenient;

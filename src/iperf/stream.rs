@@ -308,3 +308,70 @@ fn receive_until_closed(socket: &TcpStream, moved: &Moved, gate: &Gate, block: u
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn pair() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        (near, listener.accept().unwrap().0)
+    }
+
+    #[test]
+    fn a_sender_that_waits_for_a_peer_that_reads_nothing_stops_when_told() {
+        let (near, _far) = pair();
+        let gate = Arc::new(Gate::new().unwrap());
+        let mut stream = Stream::start((1, true), near, 65536, &gate).unwrap();
+        // The buffers are full once nothing moves any more, or not yet: it makes no difference.
+        while stream.sample().bytes.0 == 0 {
+            std::thread::yield_now();
+        }
+        gate.stop();
+        stream.join();
+    }
+
+    #[test]
+    fn a_receiver_counts_what_came_before_it_was_told_and_ends() {
+        let (near, far) = pair();
+        let gate = Arc::new(Gate::new().unwrap());
+        let mut stream = Stream::start((1, false), far, 4096, &gate).unwrap();
+        io::Write::write_all(&mut &near, &[7; 10_000]).unwrap();
+        stream.no_more();
+        stream.join();
+        assert_eq!(stream.sample().bytes, Bytes(10_000));
+    }
+
+    #[test]
+    fn the_payload_does_not_compress() {
+        let mut packed =
+            flate2::write::DeflateEncoder::new(Vec::new(), flate2::Compression::fast());
+        io::Write::write_all(&mut packed, payload()).unwrap();
+        assert!(packed.finish().unwrap().len() >= payload().len());
+    }
+
+    proptest! {
+        #[test]
+        fn a_bound_is_met_and_never_passed(
+            bound in 0u64..10_000,
+            sends in prop::collection::vec((1u64..3000, 0u64..3000), 0..50),
+        ) {
+            let gate = Gate::new().unwrap();
+            gate.bound(bound);
+            let mut sent = 0;
+            for (want, accepted) in sends {
+                let grant = gate.take(want);
+                let accepted = accepted.min(grant.bytes);
+                sent += accepted;
+                gate.give_back(grant, accepted as usize);
+                prop_assert!(sent <= bound);
+                prop_assert_eq!(gate.is_spent(), sent == bound);
+            }
+        }
+    }
+}
