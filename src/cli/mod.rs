@@ -2,8 +2,10 @@
 
 mod check;
 mod clean;
+mod hand;
 mod import;
 mod probe;
+mod progress;
 mod report;
 
 use std::io::{IsTerminal, Write};
@@ -98,12 +100,12 @@ impl CommonArguments {
     fn options(self, listen: Vec<String>) -> Result<Options, Failure> {
         let state = daemon::state::directory(|name| std::env::var(name).ok())
             .map_err(|text| Failure { code: EXIT_FAULT, text })?;
-        Ok(Options {
-            config: self.config,
-            listen,
-            roots: Roots { procfs: self.procfs, sysfs: self.sysfs, rootfs: self.rootfs },
-            state,
-        })
+        Ok(Options { roots: self.roots(), config: self.config, listen, state })
+    }
+
+    fn roots(&self) -> Roots {
+        let [procfs, sysfs, rootfs] = [&self.procfs, &self.sysfs, &self.rootfs].map(Clone::clone);
+        Roots { procfs, sysfs, rootfs }
     }
 }
 

@@ -11,7 +11,7 @@ use crate::judge::facts::Run;
 use crate::judge::set::Judged;
 use crate::model::verdict::{Advice, Verdict};
 
-pub use declared::declarations;
+pub use declared::{backing_in_words, declarations, path_in_words};
 pub use json::json;
 
 /// All that a report tells.

@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
 use crate::base::units::{Bytes, Rate, Seconds};
 use crate::model::job::{self, Profile, What};
@@ -26,6 +26,15 @@ struct Seen {
 impl Progress {
     pub(super) fn new(on_a_terminal: bool, legs: &[Profile]) -> Self {
         let bar = if on_a_terminal { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
+        Self::on(bar, legs)
+    }
+
+    /// Under other lines.
+    pub(super) fn among(bars: &MultiProgress, legs: &[Profile]) -> Self {
+        Self::on(bars.add(ProgressBar::new_spinner()), legs)
+    }
+
+    fn on(bar: ProgressBar, legs: &[Profile]) -> Self {
         if let Ok(style) = ProgressStyle::with_template("  {wide_msg}") {
             bar.set_style(style);
         }
