@@ -47,10 +47,10 @@ impl Progress {
 
     pub(super) fn take(&self, what: &What) {
         match what {
-            What::Opened { engine, reason, direct } => {
-                let path = if *direct { "direct" } else { "through the page cache" };
-                let why = if reason.is_empty() { String::new() } else { format!(" ({reason})") };
-                self.bar.println(format!("{}{why}, {path}", engine.label()));
+            What::Opened { .. } => {
+                if let Some(text) = opened(what) {
+                    self.bar.println(text);
+                }
             }
             What::Layout { done, total } => {
                 self.bar.set_message(format!("laying out the file: {done} of {total}"));
@@ -111,6 +111,14 @@ impl Progress {
     pub(super) fn end(&self) {
         self.bar.finish_and_clear();
     }
+}
+
+/// `io_uring, direct`: how bytes will be moved, when that is known.
+pub(super) fn opened(what: &What) -> Option<String> {
+    let What::Opened { engine, reason, direct } = what else { return None };
+    let path = if *direct { "direct" } else { "through the page cache" };
+    let why = if reason.is_empty() { String::new() } else { format!(" ({reason})") };
+    Some(format!("{}{why}, {path}", engine.label()))
 }
 
 fn sparks(rates: &[f64]) -> String {

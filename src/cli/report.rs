@@ -23,7 +23,7 @@ use crate::config::document::Document;
 use crate::judge::facts::Run;
 use crate::judge::set::judge_all;
 use crate::model::path::{DeclaredBacking, DeclaredPath};
-use crate::publish::report::{Report, Style, declarations, json};
+use crate::publish::report::{Curve, Report, Style, declarations, json};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -89,10 +89,11 @@ impl Saved {
 struct Gathered {
     about: Vec<(String, String)>,
     runs: Vec<Run>,
+    curves: Vec<Curve>,
     /// What was not measured, and why.
     skipped: Vec<String>,
     /// Why this isn't all that was asked for, where that is no matter of course.
-    failed: Option<String>,
+    failed: Vec<String>,
 }
 
 /// What the command line declares.
@@ -111,22 +112,25 @@ pub(super) fn run(arguments: ReportArguments, out: &mut dyn Write) -> Result<(),
     }
     peers::check(&arguments.live.peer)?;
     let mut gathered = live::gather(arguments.live, declared)?;
-    let failed = gathered.failed.take();
+    let failed = std::mem::take(&mut gathered.failed);
     if !gathered.runs.is_empty() {
         print(gathered, arguments.format, out)?;
     }
-    failed.map_or(Ok(()), |text| Err(Failure { code: EXIT_FAULT, text }))
+    match failed.is_empty() {
+        true => Ok(()),
+        false => Err(Failure { code: EXIT_FAULT, text: failed.join("\n") }),
+    }
 }
 
 fn print(gathered: Gathered, format: Format, out: &mut dyn Write) -> Result<(), Failure> {
-    let Gathered { about, runs, skipped, .. } = gathered;
+    let Gathered { about, runs, curves, skipped, .. } = gathered;
     if format == Format::Json {
         // It holds what is judged, and nothing else.
         for text in &skipped {
             let _ = writeln!(std::io::stderr(), "not measured: {text}");
         }
     }
-    let report = Report { about, judged: judge_all(runs), skipped };
+    let report = Report { about, judged: judge_all(runs), curves, skipped };
     let width = if std::io::stdout().is_terminal() { Table::new().width() } else { None };
     let text = match format {
         Format::Table => report.text(Style::Table, width),

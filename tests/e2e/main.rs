@@ -23,6 +23,7 @@ mod harness;
 mod prometheus;
 mod promise;
 mod reload;
+mod report;
 mod start;
 
 use libtest_mimic::Arguments;
@@ -36,6 +37,7 @@ fn main() {
         exposition::PROMISES,
         commands::PROMISES,
         reload::PROMISES,
+        report::PROMISES,
         hang::PROMISES,
         crash::PROMISES,
         agree::PROMISES,

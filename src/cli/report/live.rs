@@ -19,6 +19,7 @@ use crate::judge::from_outcome::{self, Place};
 use crate::model::job::{Backing, Place as JobPlace, Region, Run, Target};
 use crate::model::outcome::{Done, Inspection, Outcome, Skip};
 use crate::model::path::DeclaredPath;
+use crate::publish::report::Curve;
 use crate::schedule::writes::may_write;
 
 /// A smaller file is soon all in some cache.
@@ -280,8 +281,9 @@ fn measure(hand: &Hand, seen: &[Seen], gathered: &mut Gathered) {
     }
     whole.end();
     if hand.stop.is_set() {
-        let text = format!("interrupted: {} of {count} runs are done", gathered.runs.len());
-        gathered.fail(text);
+        gathered
+            .failed
+            .push(format!("interrupted: {} of {count} runs came to their end", whole.whole));
     }
 }
 
@@ -338,8 +340,9 @@ fn all_runs(hand: &Hand, (place, on): (&Seen, &str), whole: &mut Whole, gathered
             Outcome::Hung { .. } => None,
         };
         let run = known.and_then(|done| place.judgeable(planned, &name, done));
-        whole.done(&name, run.as_ref());
+        whole.done(&name, run.as_ref(), matches!(outcome, Outcome::Done(_)));
         gathered.runs.extend(run);
+        gathered.curves.extend(known.and_then(|done| curve(&name, done)));
         if !matches!(outcome, Outcome::Done(_)) {
             gathered.missed(&name, &outcome);
         }
@@ -348,6 +351,11 @@ fn all_runs(hand: &Hand, (place, on): (&Seen, &str), whole: &mut Whole, gathered
         }
     }
     gathered.skipped.extend(waiting.map(|run| format!("{}{on}: the target hangs", run.name)));
+}
+
+fn curve(name: &str, done: &Done) -> Option<Curve> {
+    let knee = done.knee.as_ref()?;
+    Some(Curve { name: name.into(), rungs: knee.rungs.clone(), knee: Some(knee.depth) })
 }
 
 fn is_a_result(elapsed: Seconds) -> bool {
@@ -368,7 +376,7 @@ impl Gathered {
             Outcome::Hung { text } => format!("{name}: {text}"),
         };
         if !matches!(outcome, Outcome::Skipped { .. }) {
-            self.failed.get_or_insert_with(|| text.clone());
+            self.failed.push(text.clone());
         }
         self.skipped.push(text);
     }
@@ -377,6 +385,6 @@ impl Gathered {
     fn fail(&mut self, text: String) {
         let first_line = text.lines().next().unwrap_or_default().to_owned();
         self.skipped.push(first_line);
-        self.failed.get_or_insert(text);
+        self.failed.push(text);
     }
 }

@@ -25,7 +25,7 @@ pub(super) fn about(
     for (target, inspection) in places {
         let declared = backing_in_words(&target.backing);
         lines.push((target.name.clone(), way(inspection, &resources)));
-        lines.push((String::new(), declared));
+        lines.push(("  declared".into(), declared));
     }
     let links = resources.iter().filter(|resource| resource.class == ResourceClass::Link);
     let links: Vec<String> = links.map(in_words).collect();
@@ -52,7 +52,7 @@ fn look(roots: &Roots, settings: &Settings) -> Vec<Resource> {
     reading.resources
 }
 
-/// `xfs on /dev/sdb1 -> sdb (hdd 7200 rpm), 80 GiB of 1.0 TiB free`.
+/// `xfs on /dev/sdb1 -> sdb hdd, 80 GiB of 1.0 TiB free`.
 fn way(inspection: &Inspection, resources: &[Resource]) -> String {
     let Inspection { filesystem, source, devices, available, size, .. } = inspection;
     let disks: Vec<String> = devices.iter().map(|device| disk(device, resources)).collect();
@@ -70,7 +70,7 @@ fn way(inspection: &Inspection, resources: &[Resource]) -> String {
     text
 }
 
-/// `sdb (hdd)`; the kernel's word where the sampler has none.
+/// `sdb hdd`; the kernel's word where the sampler has none.
 fn disk(device: &Device, resources: &[Resource]) -> String {
     let of_class = |resource: &&Resource| resource.class == ResourceClass::Disk;
     let known = resources.iter().filter(of_class).find(|r| *r.device == *device.name);
@@ -83,7 +83,7 @@ fn disk(device: &Device, resources: &[Resource]) -> String {
         };
         word.to_owned()
     });
-    format!("{} ({})", device.name, facts.trim_matches(['(', ')']))
+    format!("{} {facts}", device.name)
 }
 
 fn in_words(resource: &Resource) -> String {

@@ -8,7 +8,7 @@ use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use super::plan::Planned;
 use crate::base::clock::{Clock, Moment, SystemClock};
 use crate::base::units::Seconds;
-use crate::cli::progress::Progress;
+use crate::cli::progress::{Progress, opened};
 use crate::judge::advice::result;
 use crate::judge::facts::Run;
 use crate::model::job::What;
@@ -26,6 +26,10 @@ pub(super) struct Whole {
     /// Which run of how many.
     number: usize,
     count: usize,
+    /// Runs that came to their end.
+    pub(super) whole: usize,
+    /// How bytes are moved, as it was said last.
+    engine: String,
 }
 
 impl Whole {
@@ -42,7 +46,8 @@ impl Whole {
         }
         let run = Progress::among(&bars, &[]);
         let now = (Seconds(0.0), SystemClock.now());
-        Self { on_a_terminal, bars, bar, run, past: Seconds(0.0), total, now, number: 0, count }
+        let (past, engine) = (Seconds(0.0), String::new());
+        Self { on_a_terminal, bars, bar, run, past, total, now, number: 0, count, whole: 0, engine }
     }
 
     pub(super) fn say(&self, text: &str) {
@@ -61,8 +66,15 @@ impl Whole {
         self.show(&format!("{}/{} {name}", self.number, self.count));
     }
 
-    pub(super) fn take(&self, what: &What) {
-        self.run.take(what);
+    pub(super) fn take(&mut self, what: &What) {
+        match opened(what) {
+            Some(text) if text == self.engine => {}
+            Some(text) => {
+                self.say(&text);
+                self.engine = text;
+            }
+            None => self.run.take(what),
+        }
         let (planned, began) = self.now;
         let elapsed = SystemClock.now().since(began).0.min(planned.0);
         self.bar.set_position(((self.past.0 + elapsed) * 1e3) as u64);
@@ -74,7 +86,8 @@ impl Whole {
         self.bar.set_position((self.past.0 * 1e3) as u64);
     }
 
-    pub(super) fn done(&mut self, name: &str, run: Option<&Run>) {
+    pub(super) fn done(&mut self, name: &str, run: Option<&Run>, is_whole: bool) {
+        self.whole += usize::from(is_whole);
         self.passed(self.now.0);
         let facts = run.map(|run| &run.facts);
         let rate = facts.and_then(result).map(|(value, unit)| unit.show(value));

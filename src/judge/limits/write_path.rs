@@ -53,7 +53,8 @@ pub(super) fn look(facts: &Facts) -> Option<Finding> {
         found.ratio = if by_rate_alone { m.x } else { found.ratio };
     }
     let found = found.because_if(same, "the log is declared to be on the same device");
-    Some(found.under(reference))
+    // Flushes and copies are no share of what reads reach.
+    Some(found.under(reference.filter(|_| slower.is_some())))
 }
 
 fn sentence(same: bool, flushing: bool, by_rate_alone: bool) -> &'static str {

@@ -8,13 +8,16 @@ use crate::judge::facts::Run;
 use crate::model::verdict::{Advice, Ceiling, Limit, Unit, Verdict};
 
 const ABSENT: &str = "-";
+/// The kind of probe that times single operations.
+const LATENCY: &str = "latency";
 
 /// component, result, ceiling, share, verdict, confidence.
 pub(super) fn row(run: &Run, verdict: &Verdict) -> [String; 6] {
     let latency = run.facts.latency_p50_seconds.filter(|latency| latency.0 > 0.0);
-    let result = result(&run.facts)
-        .map(|(value, unit)| show(run, value, unit))
-        .or(latency.map(|latency| format!("p50 {latency}")));
+    let latency = latency.map(|latency| format!("p50 {latency}"));
+    let rate = result(&run.facts).map(|(value, unit)| show(run, value, unit));
+    // Of single operations, how long one takes is the result.
+    let result = if run.kind == LATENCY { latency.or(rate) } else { rate.or(latency) };
     let share = verdict
         .ratio
         .filter(|_| verdict.ceiling.is_some() && verdict.ceiling_text.is_none())
