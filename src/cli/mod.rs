@@ -30,7 +30,8 @@ Examples:
   loadline --config /etc/loadline.yml          run on a configuration
   loadline check --config loadline.yml         validate it and print the plan
   loadline probe disk --target /srv --profile rand_rw
-  loadline report --from measurements.yml      name the limit of each result
+  loadline report --target /srv                measure, and name the limit of each result
+  loadline report --from measurements.yml      name the limits of results that are there
   loadline clean                               give back every ballast file
 
 Exit codes: 0 fine, 1 a fault, 2 wrong usage, 3 wrong configuration.";
@@ -54,7 +55,8 @@ enum Command {
     Check(CommonArguments),
     /// Give back every ballast file of the configured targets
     Clean(CommonArguments),
-    /// Name the limit of each of some results, prove it, and say what to change
+    /// Measure everything now, or take saved results: name the limit of each, prove it, say what to
+    /// change
     Report(report::ReportArguments),
     /// Print the metric reference as Markdown
     #[command(hide = true)]

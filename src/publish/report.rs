@@ -12,7 +12,7 @@ use crate::judge::facts::Run;
 use crate::judge::set::Judged;
 use crate::model::verdict::{Advice, Verdict};
 
-pub use chart::Curve;
+pub use chart::{Curve, bar};
 pub use declared::{backing_in_words, declarations, path_in_words};
 pub use json::json;
 

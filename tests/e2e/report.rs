@@ -60,8 +60,8 @@ fn whole() {
         assert_eq!(verdict["limit"] == "unknown", confidence == 0.0, "{run:#}");
         assert_eq!(evidence["backing"]["media"], "ssd", "what was declared is in it");
     }
-    // Short writes may be over before there is a second depth; what only reads is not.
-    for run in &runs[2..5] {
+    // Short writes may be over before there is a second depth, and a knee may be the last rung.
+    for run in &runs[2..4] {
         assert!(run["verdict"]["evidence"]["second_leg"].is_object(), "{run:#}");
     }
 

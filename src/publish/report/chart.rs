@@ -42,7 +42,7 @@ impl Curve {
 }
 
 /// `value` on a scale that ends at `most`.
-fn bar(value: f64, most: f64) -> String {
+pub fn bar(value: f64, most: f64) -> String {
     let share = if most > 0.0 { (value / most).clamp(0.0, 1.0) } else { 0.0 };
     "#".repeat((share * BAR as f64).round() as usize)
 }
