@@ -12,8 +12,8 @@ use crate::daemon::targets::target_of;
 pub(super) fn run(arguments: CommonArguments, out: &mut dyn Write) -> Result<(), Failure> {
     let options = arguments.options(Vec::new())?;
     let (plan, _) = daemon::load(&options)?;
-    let turn = hand::wait_for_turn(&options.state)?;
     let hand = Hand::new(options.roots);
+    let turn = hand::wait_for_turn(&options.state, &hand.stop)?;
     let mut failed = None;
     for settings in &plan.targets {
         let path = settings.path.display();

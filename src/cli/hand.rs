@@ -184,7 +184,7 @@ pub(super) fn state_directory() -> PathBuf {
 }
 
 /// The turn on this host; says for what it waits, and for how long at most.
-pub(super) fn wait_for_turn(state: &Path) -> Result<TurnGuard, Failure> {
+pub(super) fn wait_for_turn(state: &Path, stop: &Stop) -> Result<TurnGuard, Failure> {
     let places = daemon::turn_places(state);
     let clock = SystemClock;
     let begun = clock.now();
@@ -192,6 +192,10 @@ pub(super) fn wait_for_turn(state: &Path) -> Result<TurnGuard, Failure> {
     loop {
         match Turn::try_take(&places).map_err(daemon::StartFault::Other)? {
             Turn::Mine(turn) => return Ok(turn),
+            Turn::Theirs(holder) if stop.is_set() => {
+                let text = format!("{holder}: interrupted");
+                return Err(Failure { code: EXIT_FAULT, text });
+            }
             Turn::Theirs(holder) => {
                 if clock.now().since(begun).duration() > TURN_WAIT {
                     let text = format!("{holder}: gave up after 30 s; try again when it is done");

@@ -39,7 +39,7 @@ pub(super) fn run(arguments: DiskArguments, out: &mut dyn Write) -> Result<(), F
     for line in table::headlines(&target, &inspection, &work.legs) {
         progress.headline(&line);
     }
-    let turn = hand::wait_for_turn(&hand::state_directory())?;
+    let turn = hand::wait_for_turn(&hand::state_directory(), &hand.stop)?;
     let outcome = hand.run(run_of(work, target, inspection), &mut |what| progress.take(what));
     drop(turn);
     progress.end();

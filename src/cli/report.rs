@@ -1,10 +1,12 @@
 //! `loadline report`: which limit bound each run, how near it is, what to change. The runs are made
 //! now, or were made before.
 
+mod course;
 mod live;
 mod machine;
 mod peers;
 mod plan;
+mod seen;
 mod whole;
 
 use std::io::{IsTerminal, Write};
@@ -112,8 +114,12 @@ pub(super) fn run(arguments: ReportArguments, out: &mut dyn Write) -> Result<(),
     }
     peers::check(&arguments.live.peer)?;
     let mut gathered = live::gather(arguments.live, declared)?;
-    let failed = std::mem::take(&mut gathered.failed);
-    if !gathered.runs.is_empty() {
+    let mut failed = std::mem::take(&mut gathered.failed);
+    if gathered.runs.is_empty() {
+        // There is nothing to report but why.
+        gathered.skipped.retain(|text| !failed.iter().any(|said| said.starts_with(text)));
+        failed.append(&mut gathered.skipped);
+    } else {
         print(gathered, arguments.format, out)?;
     }
     match failed.is_empty() {

@@ -3,12 +3,12 @@
 use crate::cli::{EXIT_USAGE, Failure};
 
 /// # Errors
-/// With what to do instead, as long as there is no link probe.
+/// With what to do instead, as long as a report runs none.
 pub(super) fn check(peers: &[String]) -> Result<(), Failure> {
     let Some(peer) = peers.first() else { return Ok(()) };
     let text = format!(
-        "--peer {peer}: this version measures no links; `iperf3 -J -c {peer} > link.json` does, and \
-         `loadline report --iperf3 link.json` judges that"
+        "--peer {peer}: a report runs no test with a peer by itself; `iperf3 -J -c {peer} > link.json` \
+         does, and `loadline report --iperf3 link.json` judges that"
     );
     Err(Failure { code: EXIT_USAGE, text })
 }
