@@ -41,12 +41,12 @@ fn estimate(seen: &[Seen], time: Seconds, count: usize) -> String {
     let runs: u64 = of_runs.map(|run| run.written_bytes_max().0).sum();
     let laid_out: u64 = seen.iter().map(Seen::laid_out).sum();
     let rounded = Seconds((time.0 / 5.0).ceil() * 5.0).duration();
-    format!(
-        "{count} runs on {}: about {}, at most {} written",
-        names.join(", "),
-        humantime::format_duration(rounded),
-        Bytes(runs + laid_out)
-    )
+    let written = match runs + laid_out {
+        0 => "nothing written".to_owned(),
+        most => format!("at most {} written", Bytes(most)),
+    };
+    let time = humantime::format_duration(rounded);
+    format!("{count} runs on {}: about {time}, {written}", names.join(", "))
 }
 
 /// Lays the file out where there is none, runs everything on it, and takes it away again.

@@ -25,8 +25,8 @@ pub(super) struct Live {
     /// Peer to fill the link to
     #[arg(long, value_name = "HOST[:PORT]")]
     pub(super) peer: Vec<String>,
-    /// About a minute a target: 3 s and at most 352 MiB of writes, as the daemon runs them; the
-    /// default, since it can be run beside other work, and most limits show in it
+    /// About a minute a target: 3 s each, and at most 353 MiB written beside the file; the default,
+    /// since it hurts nobody for long, and most limits show in it
     #[arg(long, conflicts_with = "full")]
     quick: bool,
     /// About six minutes a target: 60 s each, as fio would, and at most 16 GiB of writes in all;

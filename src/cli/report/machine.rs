@@ -60,10 +60,10 @@ fn way(inspection: &Inspection, resources: &[Resource]) -> String {
         true => " (its disks can't be seen)".to_owned(),
         false => format!(" -> {}", disks.join(", ")),
     };
-    let mut text = format!("{filesystem} on {source}{under}");
-    if size.0 > 0 {
-        text += &format!(", {available} of {size} free");
-    }
+    let mut text = match filesystem.as_str() {
+        "" => format!("raw{under}, {size}"),
+        _ => format!("{filesystem} on {source}{under}, {available} of {size} free"),
+    };
     if inspection.copy_on_write {
         text += ", every overwrite is kept";
     }
@@ -88,4 +88,61 @@ fn disk(device: &Device, resources: &[Resource]) -> String {
 
 fn in_words(resource: &Resource) -> String {
     format!("{} {}", resource.device, resource.facts).trim_end().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::units::{Bytes, GIB};
+    use crate::model::job::Backing;
+
+    fn inspection(filesystem: &str, devices: Vec<Device>) -> Inspection {
+        Inspection {
+            mount_point: "/srv".into(),
+            filesystem: filesystem.into(),
+            source: "/dev/sdb1".into(),
+            backing: Backing::Local,
+            copy_on_write: false,
+            zoned: false,
+            read_only: false,
+            size: Bytes(100 * GIB),
+            available: Bytes(80 * GIB),
+            inodes_free: None,
+            devices,
+            top: Vec::new(),
+            ballast: None,
+        }
+    }
+
+    fn device(name: &str, rotational: Option<bool>) -> Device {
+        Device { name: name.into(), stat: "stat".into(), rotational }
+    }
+
+    #[test]
+    fn the_way_to_a_targets_disks_has_what_is_known_of_each() {
+        let resource = |device: &str, class| Resource {
+            device: device.into(),
+            class,
+            facts: "hdd, 7200 rpm".into(),
+            load: Vec::new(),
+            share: None,
+        };
+        let resources =
+            [resource("sdb", ResourceClass::Disk), resource("sdc", ResourceClass::Link)];
+        let devices = || vec![device("sdb", Some(true)), device("sdc", Some(false))];
+        assert_eq!(
+            way(&inspection("xfs", devices()), &resources),
+            "xfs on /dev/sdb1 -> sdb hdd, 7200 rpm, sdc flash, 80 GiB of 100 GiB free"
+        );
+        assert_eq!(
+            way(&inspection("", vec![device("sdd", None)]), &resources),
+            "raw -> sdd medium unknown, 100 GiB"
+        );
+        let unseen = Inspection { copy_on_write: true, ..inspection("zfs", Vec::new()) };
+        assert_eq!(
+            way(&unseen, &[]),
+            "zfs on /dev/sdb1 (its disks can't be seen), 80 GiB of 100 GiB free, every overwrite is \
+             kept"
+        );
+    }
 }

@@ -40,9 +40,14 @@ impl Seen {
         }
         let file = match target.place {
             Place::Device(_) => Bytes(0),
-            Place::Directory(_) => file_size(size, &inspection)
-                .ok_or_else(|| format!("{name}: {} free is too little", inspection.available))?,
+            Place::Directory(_) => file_size(size, &inspection).ok_or_else(|| {
+                let (free, file) = (inspection.available, size.unwrap_or(FILE_MIN));
+                format!("{name}: {free} free: a file of {file} would not leave {RESERVE}")
+            })?,
         };
+        if inspection.read_only && file.0 > 0 && inspection.ballast != Some(file) {
+            return Err(format!("{name} is mounted read-only, and there is no file to read"));
+        }
         Ok(Self { settings, target, inspection, file, runs: Vec::new() })
     }
 

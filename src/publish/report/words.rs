@@ -62,3 +62,29 @@ pub(super) fn effect(advice: &Advice) -> String {
     let prefix = format!("{}: ", advice.change);
     advice.text.strip_prefix(&prefix).unwrap_or(&advice.text).to_owned()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::units::{Bytes, Frequency, Seconds};
+    use crate::judge::facts::Facts;
+    use crate::judge::limits::judge;
+
+    #[test]
+    fn of_single_operations_the_time_is_the_result_and_of_all_else_the_rate() {
+        let result = |kind: &str, latency: f64| {
+            let facts = Facts {
+                block_bytes: Some(Bytes(4096)),
+                read_operations_per_second: Some(Frequency(90.0)),
+                latency_p50_seconds: Some(Seconds(latency)),
+                ..Facts::default()
+            };
+            let verdict = judge(&facts);
+            let run = Run { kind: kind.into(), facts, ..Run::default() };
+            row(&run, &verdict)[1].clone()
+        };
+        assert_eq!(result("latency", 0.011), "p50 11 ms");
+        assert_eq!(result("disk", 0.011), "90/s");
+        assert_eq!(result("latency", 0.0), "90/s", "a time that isn't known");
+    }
+}
