@@ -27,10 +27,9 @@ pub(super) fn measure(hand: &Hand, seen: &[Seen], gathered: &mut Gathered) {
         on_target(hand, (place, &on), &mut whole, gathered);
     }
     whole.end();
-    if hand.stop.is_set() {
-        gathered
-            .failed
-            .push(format!("interrupted: {} of {count} runs came to their end", whole.whole));
+    if hand.stop.is_set() && whole.whole < count {
+        let text = format!("interrupted: {} of {count} runs came to their end", whole.whole);
+        gathered.failed.push(text);
     }
 }
 
@@ -52,25 +51,39 @@ fn estimate(seen: &[Seen], time: Seconds, count: usize) -> String {
 /// Lays the file out where there is none, runs everything on it, and takes it away again.
 fn on_target(hand: &Hand, (place, on): (&Seen, &str), whole: &mut Whole, gathered: &mut Gathered) {
     if place.laid_out() == 0 || hand.stop.is_set() {
-        return all_runs(hand, (place, on), whole, gathered);
+        all_runs(hand, (place, on), whole, gathered);
+        return;
     }
     match hand.lay_out(&place.target, place.file, &mut |what| whole.take(what)) {
         Ok(_) => {
             whole.passed(plan::layout_time(place.file));
-            all_runs(hand, (place, on), whole, gathered);
-            if let Err(outcome) = hand.give_back(&place.target) {
+            if !all_runs(hand, (place, on), whole, gathered) {
+                let name = &place.settings.name;
+                gathered
+                    .fail(format!("{name} hangs: the file .loadline/ballast may be left there"));
+            } else if let Err(outcome) = hand.give_back(&place.target) {
                 gathered.fail(hand::parts(outcome).1.unwrap_or_default());
             }
         }
         Err(outcome) => {
             gathered.missed(&format!("everything{on}"), &outcome);
-            // It left nothing, unless it was killed; where nothing can be written, nothing is there.
-            let _ = hand.give_back(&place.target);
+            if !matches!(outcome, Outcome::Hung { .. }) {
+                // A worker that was killed may have left something; where nothing can be written,
+                // nothing is there, and the first fault is the one to tell.
+                let _ = hand.give_back(&place.target);
+            }
         }
     }
 }
 
-fn all_runs(hand: &Hand, (place, on): (&Seen, &str), whole: &mut Whole, gathered: &mut Gathered) {
+/// False where the target hangs: then no other worker is started on it.
+fn all_runs(
+    hand: &Hand,
+    (place, on): (&Seen, &str),
+    whole: &mut Whole,
+    gathered: &mut Gathered,
+) -> bool {
+    let mut answers = true;
     let mut waiting = place.runs.iter();
     for planned in waiting.by_ref() {
         if hand.stop.is_set() {
@@ -96,10 +109,12 @@ fn all_runs(hand: &Hand, (place, on): (&Seen, &str), whole: &mut Whole, gathered
             gathered.missed(&name, &outcome);
         }
         if matches!(outcome, Outcome::Hung { .. }) {
+            answers = false;
             break;
         }
     }
     gathered.skipped.extend(waiting.map(|run| format!("{}{on}: the target hangs", run.name)));
+    answers
 }
 
 fn curve(name: &str, done: &Done) -> Option<Curve> {

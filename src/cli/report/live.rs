@@ -101,11 +101,14 @@ fn places(
         true => here,
         false => live.target.clone(),
     };
-    let mut targets = Vec::new();
+    let mut targets: Vec<TargetSettings> = Vec::new();
     for path in &named {
         let typed = hand::target_by_hand(path, plan.settings.backing.clone())?;
         let known = plan.targets.iter().find(|target| is_configured && target.path == typed.path);
-        targets.push(known.cloned().unwrap_or(typed));
+        // One that is named twice is measured once.
+        if !targets.iter().any(|target| target.path == typed.path) {
+            targets.push(known.cloned().unwrap_or(typed));
+        }
     }
     if named.is_empty() {
         targets.clone_from(&plan.targets);
