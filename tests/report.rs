@@ -363,7 +363,16 @@ fn every_bad_file_is_refused_in_its_own_words() {
 #[test]
 fn what_the_command_line_gets_wrong_is_said() {
     for (arguments, code, text) in [
-        (&[][..], 2, "--from"),
+        (
+            &["--from", "pblio.yml", "--target", "/srv"][..],
+            2,
+            "'--from <FILE>' cannot be used with",
+        ),
+        (&["--fio", "pblio.yml", "--quick"][..], 2, "cannot be used with '--quick'"),
+        (&["--quick", "--full"][..], 2, "'--quick' cannot be used with '--full'"),
+        (&["--runtime", "10ms"][..], 2, "--runtime: 1s to 1h"),
+        (&["--size", "1MiB"][..], 2, "--size: at least 64MiB"),
+        (&["--peer", "storage2"][..], 2, "loadline report --iperf3 link.json"),
         (&["--from", "nowhere.yml"][..], 1, "nowhere.yml: No such file or directory"),
         (&["--fio", "small-cloud.yml"][..], 1, "small-cloud.yml: not JSON"),
         (&["--iperf3", "tools/fio-3.33.json"][..], 1, "not what `iperf3 -J` writes"),

@@ -2,9 +2,11 @@
 
 mod check;
 mod clean;
+mod hand;
 mod import;
 mod peer;
 mod probe;
+mod progress;
 mod report;
 mod throughput;
 
@@ -30,7 +32,8 @@ Examples:
   loadline --config /etc/loadline.yml          run on a configuration
   loadline check --config loadline.yml         validate it and print the plan
   loadline probe disk --target /srv --profile rand_rw
-  loadline report --from measurements.yml      name the limit of each result
+  loadline report --target /srv                measure, and name the limit of each result
+  loadline report --from measurements.yml      name the limits of results that are there
   loadline probe throughput storage2 -P 4      fill the way to a peer that runs iperf3 -s
   loadline clean                               give back every ballast file
 
@@ -55,7 +58,8 @@ enum Command {
     Check(CommonArguments),
     /// Give back every ballast file of the configured targets
     Clean(CommonArguments),
-    /// Name the limit of each of some results, prove it, and say what to change
+    /// Measure everything now, or take saved results: name the limit of each, prove it, say what to
+    /// change
     Report(report::ReportArguments),
     /// Print the metric reference as Markdown
     #[command(hide = true)]
@@ -105,12 +109,12 @@ impl CommonArguments {
     fn options(self, listen: Vec<String>) -> Result<Options, Failure> {
         let state = daemon::state::directory(|name| std::env::var(name).ok())
             .map_err(|text| Failure { code: EXIT_FAULT, text })?;
-        Ok(Options {
-            config: self.config,
-            listen,
-            roots: Roots { procfs: self.procfs, sysfs: self.sysfs, rootfs: self.rootfs },
-            state,
-        })
+        Ok(Options { roots: self.roots(), config: self.config, listen, state })
+    }
+
+    fn roots(&self) -> Roots {
+        let [procfs, sysfs, rootfs] = [&self.procfs, &self.sysfs, &self.rootfs].map(Clone::clone);
+        Roots { procfs, sysfs, rootfs }
     }
 }
 

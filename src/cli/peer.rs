@@ -36,7 +36,7 @@ pub(super) struct PeerArguments {
 }
 
 pub(super) fn run(arguments: PeerArguments, out: &mut dyn Write) -> Result<(), Failure> {
-    let stop = super::probe::stop_on_interrupt()?;
+    let stop = super::hand::stop_on_interrupt()?;
     let state = daemon::state::directory(|name| std::env::var(name).ok())
         .unwrap_or_else(|_| std::env::temp_dir());
     let all = ["0.0.0.0/0", "::/0"].iter().filter_map(|all| all.parse().ok()).collect();

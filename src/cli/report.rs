@@ -1,4 +1,13 @@
-//! `loadline report`: which limit bound each run, how near it is, what to change.
+//! `loadline report`: which limit bound each run, how near it is, what to change. The runs are made
+//! now, or were made before.
+
+mod course;
+mod live;
+mod machine;
+mod peers;
+mod plan;
+mod seen;
+mod whole;
 
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -16,10 +25,13 @@ use crate::config::document::Document;
 use crate::judge::facts::Run;
 use crate::judge::set::judge_all;
 use crate::model::path::{DeclaredBacking, DeclaredPath};
-use crate::publish::report::{Report, Style, declarations, json};
+use crate::publish::report::{Curve, Report, Style, declarations, json};
 
 const EXAMPLES: &str = "\
 Examples:
+  loadline report --target /srv                    measures it now, in about a minute
+  loadline report --target /srv --target /var --full
+  loadline report --config /etc/loadline.yml --format markdown > report.md
   loadline report --from measurements.yml
   loadline report --fio a.json --iperf3 b.json --backing link=1Gbit,media=hdd,devices=3
   loadline report --from measurements.yml --format json > judged.json
@@ -36,11 +48,13 @@ enum Format {
 #[command(after_help = EXAMPLES)]
 pub(super) struct ReportArguments {
     #[command(flatten)]
+    live: live::Live,
+    #[command(flatten)]
     saved: Saved,
-    /// What lies under the storage, as `backing` in a file; replaces the file's
+    /// What lies under the storage, like link=1Gbit,media=hdd; replaces what a file declares
     #[arg(long, value_name = "KEYS")]
     backing: Option<String>,
-    /// The way to peers, as `path` in a file; replaces the file's
+    /// The way to peers, like link=10Gbit,mtu=9000; replaces what a file declares
     #[arg(long, value_name = "KEYS")]
     path: Option<String>,
     /// How to print it
@@ -48,28 +62,40 @@ pub(super) struct ReportArguments {
     format: Format,
 }
 
+/// Nothing is measured beside results that are there already.
+const MEASURING: [&str; 8] =
+    ["target", "peer", "quick", "full", "runtime", "size", "yes", "config"];
+
 /// Results that are there already.
 #[derive(Debug, Args)]
-#[group(required = true, multiple = true)]
 struct Saved {
     /// Measurements in YAML or JSON, by hand or from --format json; `-` reads standard input
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = MEASURING)]
     from: Option<PathBuf>,
     /// fio's --output-format=json; repeatable
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = MEASURING)]
     fio: Vec<PathBuf>,
     /// iperf3's -J; repeatable
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = MEASURING)]
     iperf3: Vec<PathBuf>,
 }
 
-/// What a source of runs gives: saved files here.
+impl Saved {
+    fn is_none(&self) -> bool {
+        self.from.is_none() && self.fio.is_empty() && self.iperf3.is_empty()
+    }
+}
+
+/// What a source of runs gives.
 #[derive(Default)]
 struct Gathered {
     about: Vec<(String, String)>,
     runs: Vec<Run>,
+    curves: Vec<Curve>,
     /// What was not measured, and why.
     skipped: Vec<String>,
+    /// Why this isn't all that was asked for, where that is no matter of course.
+    failed: Vec<String>,
 }
 
 /// What the command line declares.
@@ -83,13 +109,34 @@ pub(super) fn run(arguments: ReportArguments, out: &mut dyn Write) -> Result<(),
         backing: section("backing", arguments.backing.as_deref(), declared::backing)?,
         path: section("path", arguments.path.as_deref(), declared::path)?,
     };
-    let gathered = gather(&arguments.saved, declared)?;
-    print(gathered, arguments.format, out)
+    if !arguments.saved.is_none() {
+        return print(gather(&arguments.saved, declared)?, arguments.format, out);
+    }
+    peers::check(&arguments.live.peer)?;
+    let mut gathered = live::gather(arguments.live, declared)?;
+    let mut failed = std::mem::take(&mut gathered.failed);
+    if gathered.runs.is_empty() {
+        // There is nothing to report but why.
+        gathered.skipped.retain(|text| !failed.iter().any(|said| said.starts_with(text)));
+        failed.append(&mut gathered.skipped);
+    } else {
+        print(gathered, arguments.format, out)?;
+    }
+    match failed.is_empty() {
+        true => Ok(()),
+        false => Err(Failure { code: EXIT_FAULT, text: failed.join("\n") }),
+    }
 }
 
 fn print(gathered: Gathered, format: Format, out: &mut dyn Write) -> Result<(), Failure> {
-    let Gathered { about, runs, skipped } = gathered;
-    let report = Report { about, judged: judge_all(runs), skipped };
+    let Gathered { about, runs, curves, skipped, .. } = gathered;
+    if format == Format::Json {
+        // It holds what is judged, and nothing else.
+        for text in &skipped {
+            let _ = writeln!(std::io::stderr(), "not measured: {text}");
+        }
+    }
+    let report = Report { about, judged: judge_all(runs), curves, skipped };
     let width = if std::io::stdout().is_terminal() { Table::new().width() } else { None };
     let text = match format {
         Format::Table => report.text(Style::Table, width),

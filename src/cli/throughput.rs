@@ -117,11 +117,11 @@ impl ThroughputArguments {
 
 pub(super) fn run(arguments: ThroughputArguments, out: &mut dyn Write) -> Result<(), Failure> {
     let profile = arguments.profile()?;
-    let stop = super::probe::stop_on_interrupt()?;
+    let stop = super::hand::stop_on_interrupt()?;
     let state = daemon::state::directory(|name| std::env::var(name).ok())
         .unwrap_or_else(|_| std::env::temp_dir());
     let addresses = resolve(&arguments.peer)?;
-    let turn = super::probe::wait_for_turn(&state)?;
+    let turn = super::hand::wait_for_turn(&state, &stop)?;
     let order = Order {
         addresses: &addresses,
         profile: &profile,

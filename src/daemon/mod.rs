@@ -386,7 +386,8 @@ fn roots_are_there(roots: &Roots) -> Result<(), Fault> {
     Ok(())
 }
 
-fn host_facts(roots: &Roots) -> HostFacts {
+/// The machine, as its own files name it.
+pub fn host_facts(roots: &Roots) -> HostFacts {
     use sysinfo::System;
     let read = |path| crate::host::roots::attribute(&roots.proc(path));
     HostFacts {

@@ -29,6 +29,9 @@ pub enum Subject {
 #[serde(default)]
 pub struct Facts {
     pub subject: Subject,
+    /// Where it took place, where one report is of several places: what is under one says nothing of
+    /// what is under another.
+    pub place: Option<String>,
     pub access: Option<Access>,
     pub block_bytes: Option<Bytes>,
     /// Operations in flight of all jobs, or streams.

@@ -39,7 +39,8 @@ pub fn judge_all(mut runs: Vec<Run>) -> Judged {
 
 /// The same things under both: what one says is true of the other.
 fn same_backing(a: &Facts, b: &Facts) -> bool {
-    a.subject == b.subject && a.subject != Subject::Link && a.backing == b.backing
+    let place = |facts: &Facts| (facts.subject, facts.place.clone());
+    a.subject != Subject::Link && place(a) == place(b) && a.backing == b.backing
 }
 
 /// The best large-block read on the same backing.

@@ -28,8 +28,9 @@ const DEVICE_SHARE_MIN: f64 = 0.5;
 const CPU_SHARE_MAX: f64 = 0.95;
 const STEAL_SHARE_MAX: f64 = 0.1;
 const THROTTLED_SHARE_MAX: f64 = 0.05;
-/// A run shorter than this teaches no ceiling.
-pub(super) const SHORT_SECONDS: f64 = 1.0;
+/// A run shorter than this teaches no ceiling. One of a second ends with its last operation, which may
+/// come just before.
+pub(super) const SHORT_SECONDS: f64 = 0.99;
 /// A variation over fewer intervals is chance.
 const INTERVALS_MIN: usize = 10;
 /// How soon a quiet window ends when asked to stop.

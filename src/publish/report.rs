@@ -1,6 +1,7 @@
 //! A judged set of runs as people read it: what was looked at, where it caps out, why, and what to
 //! change.
 
+mod chart;
 mod declared;
 mod json;
 mod words;
@@ -11,7 +12,8 @@ use crate::judge::facts::Run;
 use crate::judge::set::Judged;
 use crate::model::verdict::{Advice, Verdict};
 
-pub use declared::declarations;
+pub use chart::{Curve, bar};
+pub use declared::{backing_in_words, declarations, path_in_words};
 pub use json::json;
 
 /// All that a report tells.
@@ -20,6 +22,8 @@ pub struct Report {
     /// The machine and its paths: devices, media, links, what is declared and what is unknown.
     pub about: Vec<(String, String)>,
     pub judged: Judged,
+    /// What ladders of depths found.
+    pub curves: Vec<Curve>,
     /// What was not measured, and why.
     pub skipped: Vec<String>,
 }
@@ -45,6 +49,9 @@ impl Report {
         }
         parts.push(format!("{}\n{}", heading("Where it caps out"), self.summary(set)));
         parts.push(format!("{}\n{}", heading("Why"), self.why(set)));
+        if !self.curves.is_empty() {
+            parts.push(format!("{}\n{}", heading("What more in flight gives"), self.curves(style)));
+        }
         if !self.judged.advice.is_empty() {
             let title = heading("What to change, cheapest first");
             parts.push(format!("{title}\n{}", self.advice(set)));
@@ -73,6 +80,18 @@ impl Report {
         let paragraph = |(run, verdict): &(Run, Verdict)| set.paragraph(&words::why(run, verdict));
         let between = if set.style == Style::Markdown { "\n\n" } else { "\n" };
         self.judged.runs.iter().map(paragraph).collect::<Vec<_>>().join(between)
+    }
+
+    fn curves(&self, style: Style) -> String {
+        let text = |curve: &Curve| {
+            let lines = curve.lines().into_iter().map(|line| format!("{INDENT}{line}"));
+            let lines = lines.collect::<Vec<_>>().join("\n");
+            match style {
+                Style::Table => format!("{INDENT}{}\n{lines}", curve.name),
+                Style::Markdown => format!("{}\n\n```text\n{lines}\n```", curve.name),
+            }
+        };
+        self.curves.iter().map(text).collect::<Vec<_>>().join("\n")
     }
 
     fn advice(&self, set: Setting) -> String {

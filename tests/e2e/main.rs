@@ -23,6 +23,7 @@ mod harness;
 mod prometheus;
 mod promise;
 mod reload;
+mod report;
 mod start;
 
 use libtest_mimic::Arguments;
@@ -39,6 +40,7 @@ fn main() {
         exposition::PROMISES,
         commands::PROMISES,
         reload::PROMISES,
+        report::PROMISES,
         hang::PROMISES,
         crash::PROMISES,
         agree::PROMISES,

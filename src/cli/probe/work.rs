@@ -1,15 +1,12 @@
 //! From arguments to what runs.
 
 use super::arguments::DiskArguments;
-use crate::base::units::{Bytes, MIB};
+use crate::base::units::Bytes;
+use crate::cli::hand::{FILE_DEFAULT, WRITES_WITHOUT_ASKING};
 use crate::cli::{EXIT_USAGE, Failure};
 use crate::model::job::{EngineKind, Profile};
 use crate::probe::depths::two_legs;
 use crate::probe::{disk, fio};
-
-const FILE_DEFAULT: Bytes = Bytes(512 * MIB);
-/// More than this is written only with `--yes`.
-const WRITES_WITHOUT_ASKING: Bytes = Bytes(16 << 30);
 
 /// What a run by hand does.
 #[derive(Debug)]

@@ -121,6 +121,7 @@ fn facts() -> impl Strategy<Value = Facts> {
     let about = (device(), link(), backing(), wire(), known());
     (shape, rates, rest, about).prop_map(|(shape, rates, rest, about)| Facts {
         subject: shape.0,
+        place: None,
         access: shape.1,
         block_bytes: shape.2.map(Bytes),
         depth: shape.3,

@@ -53,7 +53,8 @@ pub(super) fn look(facts: &Facts) -> Option<Finding> {
         found.ratio = if by_rate_alone { m.x } else { found.ratio };
     }
     let found = found.because_if(same, "the log is declared to be on the same device");
-    Some(found.under(reference))
+    // Of what reads reach, only a rate is a share.
+    Some(found.under(reference.filter(|_| slower.is_some() && by_rate_alone)))
 }
 
 fn sentence(same: bool, flushing: bool, by_rate_alone: bool) -> &'static str {
@@ -145,6 +146,18 @@ mod tests {
         assert_eq!(of(90e6).limit, Limit::Unknown);
         let verdict = of(107e6);
         assert_eq!((verdict.limit, verdict.confidence), (Limit::WritePath, 0.5));
+    }
+
+    #[test]
+    fn time_in_flushes_is_no_share_of_what_reads_reach() {
+        let known =
+            Known { sequential_read_bytes_per_second: Some(Rate(107e6)), ..Known::default() };
+        let ceiling = |flush| {
+            let device = DeviceFacts { flush_ratio: Some(Ratio(flush)), ..Default::default() };
+            judge(&Facts { device, known: known.clone(), ..writing(68e6) }).ceiling
+        };
+        assert_eq!(ceiling(0.1).map(|ceiling| ceiling.value), Some(107e6));
+        assert_eq!(ceiling(0.5), None);
     }
 
     #[test]

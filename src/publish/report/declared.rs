@@ -5,10 +5,10 @@ use crate::model::path::{DeclaredBacking, DeclaredPath, Encapsulation, Media, Ra
 
 /// Lines for the head of a report; what isn't declared is named.
 pub fn declarations(backing: &DeclaredBacking, path: &DeclaredPath) -> Vec<(String, String)> {
-    vec![("storage".into(), storage(backing)), ("peers".into(), wire_or_unknown(path))]
+    vec![("storage".into(), backing_in_words(backing)), ("peers".into(), path_in_words(path))]
 }
 
-fn wire_or_unknown(path: &DeclaredPath) -> String {
+pub fn path_in_words(path: &DeclaredPath) -> String {
     wire(path).unwrap_or_else(|| "path not declared".into())
 }
 
@@ -23,7 +23,8 @@ fn wire(path: &DeclaredPath) -> Option<String> {
     Some(parts.join(", "))
 }
 
-fn storage(backing: &DeclaredBacking) -> String {
+/// What is said of it, then what isn't.
+pub fn backing_in_words(backing: &DeclaredBacking) -> String {
     let mut said: Vec<String> = Vec::new();
     let mut unsaid: Vec<&str> = Vec::new();
     match wire(&backing.wire) {
@@ -98,7 +99,7 @@ mod tests {
 
     #[test]
     fn the_head_says_what_is_declared_and_what_is_not() {
-        assert_eq!(storage(&DeclaredBacking::default()), "nothing declared");
+        assert_eq!(backing_in_words(&DeclaredBacking::default()), "nothing declared");
         let wire = DeclaredPath { link: Some(Rate(125e6)), ..DeclaredPath::default() };
         let backing = DeclaredBacking {
             wire,
@@ -109,7 +110,7 @@ mod tests {
             ..DeclaredBacking::default()
         };
         assert_eq!(
-            storage(&backing),
+            backing_in_words(&backing),
             "1 Gbit/s link; 3 x hdd 7200 rpm; 3 replicas; \
              not declared: raid, shared_link, wal, bandwidth"
         );
@@ -123,7 +124,7 @@ mod tests {
             mtu: Some(9000),
             members: Some(2),
         };
-        assert_eq!(wire_or_unknown(&path), "2 x 10 Gbit/s link, VXLAN, MTU 9000");
-        assert_eq!(wire_or_unknown(&DeclaredPath::default()), "path not declared");
+        assert_eq!(path_in_words(&path), "2 x 10 Gbit/s link, VXLAN, MTU 9000");
+        assert_eq!(path_in_words(&DeclaredPath::default()), "path not declared");
     }
 }

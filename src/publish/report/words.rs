@@ -8,13 +8,16 @@ use crate::judge::facts::Run;
 use crate::model::verdict::{Advice, Ceiling, Limit, Unit, Verdict};
 
 const ABSENT: &str = "-";
+/// The kind of probe that times single operations.
+const LATENCY: &str = "latency";
 
 /// component, result, ceiling, share, verdict, confidence.
 pub(super) fn row(run: &Run, verdict: &Verdict) -> [String; 6] {
     let latency = run.facts.latency_p50_seconds.filter(|latency| latency.0 > 0.0);
-    let result = result(&run.facts)
-        .map(|(value, unit)| show(run, value, unit))
-        .or(latency.map(|latency| format!("p50 {latency}")));
+    let latency = latency.map(|latency| format!("p50 {latency}"));
+    let rate = result(&run.facts).map(|(value, unit)| show(run, value, unit));
+    // Of single operations, how long one takes is the result.
+    let result = if run.kind == LATENCY { latency.or(rate) } else { rate.or(latency) };
     let share = verdict
         .ratio
         .filter(|_| verdict.ceiling.is_some() && verdict.ceiling_text.is_none())
@@ -58,4 +61,30 @@ pub(super) fn why(run: &Run, verdict: &Verdict) -> String {
 pub(super) fn effect(advice: &Advice) -> String {
     let prefix = format!("{}: ", advice.change);
     advice.text.strip_prefix(&prefix).unwrap_or(&advice.text).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::units::{Bytes, Frequency, Seconds};
+    use crate::judge::facts::Facts;
+    use crate::judge::limits::judge;
+
+    #[test]
+    fn of_single_operations_the_time_is_the_result_and_of_all_else_the_rate() {
+        let result = |kind: &str, latency: f64| {
+            let facts = Facts {
+                block_bytes: Some(Bytes(4096)),
+                read_operations_per_second: Some(Frequency(90.0)),
+                latency_p50_seconds: Some(Seconds(latency)),
+                ..Facts::default()
+            };
+            let verdict = judge(&facts);
+            let run = Run { kind: kind.into(), facts, ..Run::default() };
+            row(&run, &verdict)[1].clone()
+        };
+        assert_eq!(result("latency", 0.011), "p50 11 ms");
+        assert_eq!(result("disk", 0.011), "90/s");
+        assert_eq!(result("latency", 0.0), "90/s", "a time that isn't known");
+    }
 }

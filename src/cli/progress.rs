@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
 use crate::base::units::{Bytes, Rate, Seconds};
 use crate::model::job::{self, Profile, What};
@@ -26,6 +26,15 @@ struct Seen {
 impl Progress {
     pub(super) fn new(on_a_terminal: bool, legs: &[Profile]) -> Self {
         let bar = if on_a_terminal { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
+        Self::on(bar, legs)
+    }
+
+    /// Under other lines.
+    pub(super) fn among(bars: &MultiProgress, legs: &[Profile]) -> Self {
+        Self::on(bars.add(ProgressBar::new_spinner()), legs)
+    }
+
+    fn on(bar: ProgressBar, legs: &[Profile]) -> Self {
         if let Ok(style) = ProgressStyle::with_template("  {wide_msg}") {
             bar.set_style(style);
         }
@@ -38,10 +47,10 @@ impl Progress {
 
     pub(super) fn take(&self, what: &What) {
         match what {
-            What::Opened { engine, reason, direct } => {
-                let path = if *direct { "direct" } else { "through the page cache" };
-                let why = if reason.is_empty() { String::new() } else { format!(" ({reason})") };
-                self.bar.println(format!("{}{why}, {path}", engine.label()));
+            What::Opened { .. } => {
+                if let Some(text) = opened(what) {
+                    self.bar.println(text);
+                }
             }
             What::Layout { done, total } => {
                 self.bar.set_message(format!("laying out the file: {done} of {total}"));
@@ -102,6 +111,14 @@ impl Progress {
     pub(super) fn end(&self) {
         self.bar.finish_and_clear();
     }
+}
+
+/// `io_uring, direct`: how bytes will be moved, when that is known.
+pub(super) fn opened(what: &What) -> Option<String> {
+    let What::Opened { engine, reason, direct } = what else { return None };
+    let path = if *direct { "direct" } else { "through the page cache" };
+    let why = if reason.is_empty() { String::new() } else { format!(" ({reason})") };
+    Some(format!("{}{why}, {path}", engine.label()))
 }
 
 fn sparks(rates: &[f64]) -> String {
