@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::cpu::{Cpus, Reading, Shares, own_cpu};
 use super::threads::Threads;
+use crate::base::legs::waits_at_device;
 use crate::base::stats::variation;
 use crate::base::units::{Bytes, Ratio, Seconds};
 use crate::host::cgroup_io::IoLimits;
@@ -28,6 +29,8 @@ const DEVICE_SHARE_MIN: f64 = 0.5;
 const CPU_SHARE_MAX: f64 = 0.95;
 const STEAL_SHARE_MAX: f64 = 0.1;
 const THROTTLED_SHARE_MAX: f64 = 0.05;
+/// Of a cgroup's limit on I/O, from which nothing is left of it.
+const IO_LIMIT_SHARE: f64 = 0.95;
 /// A run shorter than this teaches no ceiling.
 pub(super) const SHORT_SECONDS: f64 = 1.0;
 /// A variation over fewer intervals is chance.
@@ -261,18 +264,21 @@ impl Bill {
     }
 }
 
-fn is_cpu_limited(evidence: &Evidence) -> bool {
+/// CPUs that others fill, or that are stolen, say nothing of a run whose operations waited at the
+/// device, or that used up what its cgroup allows.
+fn is_cpu_limited(evidence: &Evidence, legs: &[Measured]) -> bool {
     let thread = |of: &Option<ThreadUse>| of.as_ref().map(|thread| thread.share);
-    let full = [
-        thread(&evidence.thread),
-        thread(&evidence.kernel_thread),
-        evidence.interrupts,
-        evidence.host_cpu,
-    ];
+    let own = [thread(&evidence.thread), thread(&evidence.kernel_thread), evidence.interrupts];
     let above = |share: Option<Ratio>, most: f64| share.is_some_and(|s| s.0 >= most);
-    full.into_iter().any(|share| above(share, CPU_SHARE_MAX))
-        || above(evidence.steal, STEAL_SHARE_MAX)
+    let depth = legs.iter().map(|leg| leg.profile.in_flight_max()).max().map(f64::from);
+    let at_device =
+        evidence.in_flight.zip(depth).is_some_and(|(n, depth)| waits_at_device(n, depth));
+    let used_up = evidence.io_limit.as_ref().is_some_and(|limit| limit.used >= IO_LIMIT_SHARE);
+    let had_all = at_device || used_up;
+    own.into_iter().any(|share| above(share, CPU_SHARE_MAX))
         || above(evidence.throttled, THROTTLED_SHARE_MAX)
+        || !had_all && above(evidence.host_cpu, CPU_SHARE_MAX)
+        || !had_all && above(evidence.steal, STEAL_SHARE_MAX)
 }
 
 /// Validity of a run by its legs and what was seen; `of_length` where a run may be too short.
@@ -291,7 +297,7 @@ pub(super) fn flags(
         steady: steady.filter(|all| of_length && !all.is_empty()).map(|all| !all.contains(&false)),
         cached: reached.map(|share| share < DEVICE_SHARE_MIN),
         contended: evidence.foreign_share.map(|share| share > FOREIGN_SHARE_MAX),
-        cpu_limited: Some(is_cpu_limited(evidence)),
+        cpu_limited: Some(is_cpu_limited(evidence, legs)),
         throttled: evidence.throttled.map(|share| share.0 > THROTTLED_SHARE_MAX),
         short: of_length.then(|| legs.iter().any(|leg| leg.elapsed.0 < SHORT_SECONDS)),
     }
@@ -346,7 +352,7 @@ mod tests {
         let thread = |share| Some(ThreadUse { name: "x".into(), share: Ratio(share) });
         let none =
             Evidence { host_cpu: Some(Ratio(0.9)), thread: thread(0.9), ..Evidence::default() };
-        assert!(!is_cpu_limited(&none));
+        assert!(!is_cpu_limited(&none, &[]));
         for evidence in [
             Evidence { thread: thread(0.96), ..none.clone() },
             Evidence { kernel_thread: thread(0.95), ..none.clone() },
@@ -355,8 +361,28 @@ mod tests {
             Evidence { steal: Some(Ratio(0.11)), ..none.clone() },
             Evidence { throttled: Some(Ratio(0.06)), ..none.clone() },
         ] {
-            assert!(is_cpu_limited(&evidence), "{evidence:?}");
+            assert!(is_cpu_limited(&evidence, &[]), "{evidence:?}");
         }
+    }
+
+    #[test]
+    fn cpus_that_others_fill_hold_no_run_back_that_waits_at_the_device() {
+        let legs = [leg(&[100.0; 20], None)];
+        let depth = f64::from(legs[0].profile.in_flight_max());
+        let of = |in_flight, thread| {
+            let share = Ratio(thread);
+            let evidence = Evidence {
+                host_cpu: Some(Ratio(1.0)),
+                steal: Some(Ratio(0.25)),
+                thread: Some(ThreadUse { name: "x".into(), share }),
+                in_flight: Some(in_flight),
+                ..Evidence::default()
+            };
+            is_cpu_limited(&evidence, &legs)
+        };
+        assert!(!of(0.97 * depth, 0.04));
+        assert!(of(0.5 * depth, 0.04), "nothing says where they waited");
+        assert!(of(0.97 * depth, 0.97), "its own thread was at its end");
     }
 
     fn leg(rates: &[f32], flush: Option<f64>) -> Measured {

@@ -24,7 +24,8 @@ pub(super) fn contended(facts: &Facts) -> Option<Finding> {
     Some(found.only_if(share > FOREIGN.threshold || flagged))
 }
 
-/// A CPU or a thread that the run needs, all that it may use, steal, or its cgroup's quota.
+/// A CPU or a thread that the run needs, all that it may use, steal, or its cgroup's quota. CPUs that
+/// others fill, or that are stolen, hold nothing back where operations wait at the device.
 pub(super) fn cpu(facts: &Facts) -> Option<Finding> {
     let cpu = &facts.cpu;
     let of = |share: Option<Ratio>, margin: Margin, what: &str, advice| {
@@ -37,11 +38,13 @@ pub(super) fn cpu(facts: &Facts) -> Option<Finding> {
     };
     let flagged = facts.flags.cpu_limited == Some(true);
     let unsaid = (flagged && cpu == &CpuFacts::default()).then_some(Ratio(CPU.threshold));
+    let elsewhere = |share: Option<Ratio>| share.filter(|_| !facts.keeps_depth());
+    let less_shared = "a host that is less shared";
     let more = "more or faster CPUs, offloads, or fewer layers";
     [
         of(cpu.busiest_ratio.or(unsaid), CPU, "the busiest CPU or thread", more),
-        of(cpu.allowed_ratio, CPU, "all CPUs together", more),
-        of(cpu.steal_ratio, STEAL, "steal by the hypervisor", "a host that is less shared"),
+        of(elsewhere(cpu.allowed_ratio), CPU, "all CPUs together", more),
+        of(elsewhere(cpu.steal_ratio), STEAL, "steal by the hypervisor", less_shared),
         of(cpu.throttled_ratio, THROTTLED, "the cgroup's CPU quota", "raise the cgroup's quota"),
     ]
     .into_iter()

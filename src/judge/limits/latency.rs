@@ -12,7 +12,9 @@ const TEXT_LINK: &str = "more streams go faster: one stream's round trips are th
 pub(super) fn look(facts: &Facts) -> Option<Finding> {
     let gain = facts.gain()?;
     let text = if facts.is_link() { TEXT_LINK } else { TEXT };
+    // A first leg that something changed under, a stall or a drift, compares with nothing.
     let mut found = Finding::new(Margin { x: gain, ..GAIN }, gain, text)
+        .only_if(facts.flags.steady != Some(false))
         .only_if(facts.saturation() == Some(Saturation::Unsaturated))
         .second(facts.keeps_depth())
         .advise(if facts.is_link() { "more streams" } else { "a deeper queue, or more jobs" });

@@ -27,11 +27,11 @@ const ROUND_MOST: f64 = 0.65;
 const ADVICE: &str = "raise the limit, or choose a larger volume type";
 
 pub(super) fn look(facts: &Facts) -> Option<Finding> {
-    if facts.is_link() { policed(facts) } else { counted(facts).or_else(|| even(facts)) }
+    if facts.is_link() { policed(facts) } else { even(facts) }
 }
 
 /// A cgroup's limit, by its own counter.
-fn counted(facts: &Facts) -> Option<Finding> {
+pub(super) fn counted(facts: &Facts) -> Option<Finding> {
     let used = facts.device.cgroup_ratio?.0;
     let text = "a cgroup's I/O limit holds this run back";
     let mut found = Finding::new(Margin { x: used, ..CGROUP }, used, text)

@@ -1,0 +1,5 @@
+//! Storage behind a network: real GlusterFS in a namespace of its own.
+
+use super::Scenario;
+
+pub const SCENARIOS: &[Scenario] = &[];
