@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use loadline::base::units::{Bytes, MIB, Rate};
 use loadline::model::job::Profile;
-use loadline::model::path::{DeclaredBacking, Media};
+use loadline::model::path::Media;
 use loadline::model::verdict::Limit;
 use loadline::probe;
 use loadline::probe::disk::Preset;
@@ -34,7 +34,7 @@ fn spindle(seed: u64) -> Physics {
 }
 
 const BLOCK: u64 = 4096;
-const FILE: Bytes = Bytes(64 * MIB);
+const FILE: Bytes = Bytes(16 * MIB);
 
 fn is_a_busy_spindle(sight: Sight, model: f64) -> Sight {
     let (rate, busy) = (sight.facts.operations(), sight.busy());
@@ -44,7 +44,7 @@ fn is_a_busy_spindle(sight: Sight, model: f64) -> Sight {
 fn random_reads(seed: u64) -> Sight {
     let physics = Physics { seed, ..Physics::spindle() };
     let disk = PhysicsDisk::new(physics.clone());
-    let reads = profile(Preset::RandRead, 8, 9.0);
+    let reads = profile(Preset::RandRead, 8, 6.0);
     let measurement = Measurement::of_device(&disk.device, &reads).declare(declared(Media::Hdd));
     is_a_busy_spindle(measurement.seed(seed).take(), physics.rate(BLOCK, 8))
 }
@@ -52,7 +52,7 @@ fn random_reads(seed: u64) -> Sight {
 fn in_a_file(preset: Preset, seed: u64) -> Sight {
     let physics = spindle(seed);
     let volume = Volume::ext4(physics.clone(), "noatime");
-    let profile = Profile { flush: false, ..profile(preset, 8, 7.0) };
+    let profile = Profile { flush: false, ..profile(preset, 8, 5.0) };
     let measurement = Measurement::in_directory(volume.path(), FILE, &profile);
     let sight = measurement.declare(declared(Media::Hdd)).seed(seed).take();
     is_a_busy_spindle(sight, physics.rate(BLOCK, 8))
@@ -70,7 +70,7 @@ fn sequential_reads(seed: u64) -> Sight {
     // What the host hands over in another order is put right by the drive's own queue.
     let physics = Physics { reorders: true, bytes_per_second: 100e6, ..spindle(seed) };
     let disk = PhysicsDisk::new(physics.clone());
-    let reads = profile(Preset::SeqRead, 4, 5.0);
+    let reads = profile(Preset::SeqRead, 4, 4.0);
     let measurement = Measurement::of_device(&disk.device, &reads).declare(declared(Media::Hdd));
     let sight = measurement.seed(seed).take();
     let rate = sight.facts.bytes();
@@ -80,23 +80,23 @@ fn sequential_reads(seed: u64) -> Sight {
 fn dying(seed: u64) -> Sight {
     let physics = Physics { seek_min: 0.015, seek_max: 0.025, ..spindle(seed) };
     let disk = PhysicsDisk::new(physics.clone());
-    let reads = profile(Preset::RandRead, 4, 8.0);
+    let reads = profile(Preset::RandRead, 4, 5.0);
     let measurement = Measurement::of_device(&disk.device, &reads).declare(declared(Media::Hdd));
     measurement.seed(seed).take()
 }
 
 fn stalling(seed: u64) -> Sight {
     let disk = PhysicsDisk::new(spindle(seed));
-    let reads = profile(Preset::RandRead, 8, 7.0);
+    let reads = profile(Preset::RandRead, 8, 6.0);
     let measurement = Measurement::of_device(&disk.device, &reads).declare(declared(Media::Hdd));
     measurement.seed(seed).take_while(|seconds| {
-        disk.commands.stalled.store((2.0..4.0).contains(&seconds), Ordering::Relaxed);
+        disk.commands.stalled.store((1.5..3.0).contains(&seconds), Ordering::Relaxed);
     })
 }
 
 fn one_at_a_time(seed: u64) -> Sight {
     let disk = PhysicsDisk::new(Physics { seed, ..Physics::constant(120.0, 32) });
-    let reads = profile(Preset::RandRead, 1, 5.0);
+    let reads = profile(Preset::RandRead, 1, 4.0);
     let measurement = Measurement::of_device(&disk.device, &reads).declare(declared(Media::Ssd));
     measurement.seed(seed).take()
 }
@@ -105,10 +105,9 @@ fn ladder(seed: u64) -> Sight {
     let physics = Physics { seed, ..Physics::constant(200.0, 32) };
     let disk = PhysicsDisk::new(physics.clone());
     let shape = (probe::kind("knee").unwrap().read)(None).unwrap();
-    let backing = DeclaredBacking { ..declared(Media::Ssd) };
     let measurement = Measurement::of_device(&disk.device, &shape.legs[0])
         .kind("knee", shape.legs_at(Rate(1e9)))
-        .declare(backing);
+        .declare(declared(Media::Ssd));
     let sight = measurement.seed(seed).take();
     let knee =
         sight.done.knee.as_ref().map(|knee| (f64::from(knee.depth), knee.operations_per_second));
@@ -123,7 +122,7 @@ fn ladder(seed: u64) -> Sight {
 
 fn contended(seed: u64) -> Sight {
     let disk = PhysicsDisk::new(spindle(seed));
-    let reads = profile(Preset::RandRead, 4, 4.0);
+    let reads = profile(Preset::RandRead, 4, 3.0);
     let measurement = Measurement::of_device(&disk.device, &reads).declare(declared(Media::Hdd));
     let _others = Fio::reads(&disk.device, 4);
     measurement.seed(seed).take()

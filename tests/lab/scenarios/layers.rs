@@ -20,7 +20,7 @@ pub const SCENARIOS: &[Scenario] = &[
     Scenario::new("one_thread_above_the_disk", &[Limit::None], one_thread).needs(&["mkfs.ext4"]),
 ];
 
-const FILE: Bytes = Bytes(64 * MIB);
+const FILE: Bytes = Bytes(32 * MIB);
 
 fn spindle(seed: u64) -> Physics {
     Physics { seed, bytes_per_second: 100e6, reorders: true, ..Physics::spindle() }
@@ -29,27 +29,19 @@ fn spindle(seed: u64) -> Physics {
 fn journal(seed: u64) -> Sight {
     let volume = Volume::ext4(spindle(seed), "noatime,data=journal");
     // It takes no direct I/O.
-    let writes = Profile { direct: false, ..profile(Preset::SeqWrite, 4, 6.0) };
+    let writes = Profile { direct: false, ..profile(Preset::SeqWrite, 4, 5.0) };
     let measurement = Measurement::in_directory(volume.path(), FILE, &writes);
     let sight = measurement.declare(declared(Media::Hdd)).seed(seed).take();
     let amplification = sight.facts.device.write_amplification;
     sight.within("amplification", amplification, 1.8..=2.2)
 }
 
+/// With data in the journal there is no direct I/O, and what was read once is in memory.
 fn page_cache(seed: u64) -> Sight {
-    // With data in the journal there is no direct I/O.
     let volume = Volume::ext4(spindle(seed), "noatime,data=journal");
-    let reads = Profile { direct: false, ..profile(Preset::RandRead, 4, 4.0) };
-    let measurement = Measurement::in_ballast(volume.path(), FILE, &reads);
-    let measurement = measurement.declare(declared(Media::Hdd)).seed(seed);
-    // Everything in it is in memory before the run.
-    measurement.lay_out(FILE);
-    for entry in std::fs::read_dir(volume.path()).unwrap().map(Result::unwrap) {
-        if entry.file_type().unwrap().is_file() {
-            std::fs::read(entry.path()).unwrap();
-        }
-    }
-    measurement.take()
+    let reads = Profile { direct: false, ..profile(Preset::SeqRead, 4, 3.0) };
+    let measurement = Measurement::in_directory(volume.path(), Bytes(8 * MIB), &reads);
+    measurement.declare(declared(Media::Hdd)).seed(seed).take()
 }
 
 /// A loop through the page cache serves one request at a time, whatever waits (drivers/block/loop.c,
@@ -59,11 +51,11 @@ fn one_thread(seed: u64) -> Sight {
     let path = volume.path().join("image");
     let file = File::create(&path).unwrap();
     let block = vec![1; 1 << 20];
-    (0..192).for_each(|at| file.write_all_at(&block, at << 20).unwrap());
+    (0..64).for_each(|at| file.write_all_at(&block, at << 20).unwrap());
     file.sync_all().unwrap();
     rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
     let narrow = BufferedLoop::over(&path);
-    let reads = profile(Preset::RandRead, 16, 6.0);
+    let reads = profile(Preset::RandRead, 16, 5.0);
     let measurement = Measurement::of_device(&narrow.0, &reads).declare(declared(Media::Ssd));
     measurement.seed(seed).take()
 }

@@ -100,12 +100,13 @@ impl Scenario {
     /// One repetition; once more where the host's CPUs, which others use too, were not there for the
     /// model of the disk.
     fn try_at(&self, seed: u64) -> Result<(), String> {
+        let begun = std::time::Instant::now();
         let mut row = matrix::Row::of(self, (self.look)(seed));
         if row.wrong().is_some() && row.was_crowded() {
             println!("{}: again, as others used the CPUs: {}", self.name, row.describe());
             row = matrix::Row::of(self, (self.look)(seed + 1000));
         }
-        println!("{}: {}", self.name, row.describe());
+        println!("{} in {:.1?}: {}", self.name, begun.elapsed(), row.describe());
         if row.is_moot() {
             println!("{}: not counted: others held the run back above its disk", self.name);
             return Ok(());
@@ -116,23 +117,29 @@ impl Scenario {
     }
 }
 
+/// With `TIER=full`, unless told otherwise.
+const REPEAT_FULL: u64 = 5;
+
 /// Takes `--repeat N` out of the arguments, which the test library doesn't know.
-fn arguments() -> (Arguments, u64) {
+fn arguments(full: bool) -> (Arguments, u64) {
     let mut words: Vec<String> = std::env::args().collect();
     let at = words.iter().position(|word| word == "--repeat");
     let asked = at.map(|at| words.drain(at..(at + 2).min(words.len())).nth(1));
-    let asked = asked.flatten().or_else(|| std::env::var("LOADLINE_REPEAT").ok());
-    (Arguments::from_iter(words), asked.and_then(|n| n.parse().ok()).unwrap_or(1))
+    let number = |text: String| text.parse().ok();
+    let everywhere = || std::env::var("LOADLINE_REPEAT").ok().and_then(number);
+    let least = if full { REPEAT_FULL } else { 1 };
+    let repeat = asked.flatten().and_then(number);
+    let repeat = repeat.unwrap_or_else(|| everywhere().unwrap_or(1).max(least));
+    (Arguments::from_iter(words), repeat)
 }
 
 fn main() {
-    let (mut arguments, asked) = arguments();
+    let full = std::env::var("TIER").is_ok_and(|tier| tier == "full");
+    let (mut arguments, repeat) = arguments(full);
     // The models of disks answer in time, whatever else this host does; what is started inherits it.
     let _ = rustix::process::setpriority_process(None, -15);
     // One disk at a time: they share the CPUs that make them what they are.
     arguments.test_threads = Some(1);
-    let full = std::env::var("TIER").is_ok_and(|tier| tier == "full");
-    let repeat = if full { asked.max(5) } else { asked };
     let lists = [disks::SCENARIOS, throttles::SCENARIOS, layers::SCENARIOS, network::SCENARIOS];
     let trials = lists.into_iter().flatten().map(|one| one.trial(repeat, full)).collect();
     let conclusion = libtest_mimic::run(&arguments, trials);

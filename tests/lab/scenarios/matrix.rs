@@ -76,7 +76,11 @@ impl Row {
         let gain = facts.gain().map_or("-".into(), |gain| format!("{gain:.2}"));
         let Verdict { limit, confidence, text, because, .. } = &self.verdict;
         let (limit, because) = (limit.label(), because.join("; "));
-        format!("{limit} {confidence:.2}, {rate:.1}/s, gain {gain}: {text} ({because})")
+        let flags = self.sight.done.flags.each().into_iter();
+        let set: Vec<&str> =
+            flags.filter(|(_, is)| *is == Some(true)).map(|(name, _)| name).collect();
+        let set = set.join(" ");
+        format!("{limit} {confidence:.2}, {rate:.1}/s, gain {gain}: {text} ({because}) [{set}]")
     }
 }
 

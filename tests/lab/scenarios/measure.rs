@@ -68,7 +68,7 @@ pub struct Measurement {
 /// A profile of one job, at `depth` for `seconds`, that no bound of bytes ends.
 pub fn profile(preset: Preset, depth: u32, seconds: f64) -> Profile {
     let named = shape(preset).legs.remove(0);
-    let (runtime, bytes_max) = (Seconds(seconds), Bytes(16 * GIB));
+    let (runtime, bytes_max) = (Seconds(seconds), Bytes(64 * GIB));
     Profile { depth, jobs: 1, runtime, bytes_max, ..named }
 }
 
@@ -85,11 +85,6 @@ impl Measurement {
     /// In a file of its own in a directory.
     pub fn in_directory(path: &Path, size: Bytes, profile: &Profile) -> Self {
         Self::of(Place::Directory(path.into()), Region::Unnamed(size), profile)
-    }
-
-    /// In a file that [`Self::lay_out`] made there.
-    pub fn in_ballast(path: &Path, size: Bytes, profile: &Profile) -> Self {
-        Self::of(Place::Directory(path.into()), Region::Ballast(size), profile)
     }
 
     fn of(place: Place, region: Region, profile: &Profile) -> Self {
@@ -151,15 +146,6 @@ impl Measurement {
         let known = Known { inspection: Some(&inspection), devices, backing: &self.backing };
         let facts = from_outcome::storage(&done, &known).expect("a leg");
         Sight { facts, done, broken: Vec::new() }
-    }
-
-    pub fn lay_out(&self, bytes: Bytes) {
-        let reserve = Bytes(MIB);
-        let task = Task::LayOut { target: self.target(), bytes, reserve, seed: self.seed };
-        match self.ask(task, |_| {}) {
-            Reply::LaidOut { .. } => {}
-            other => panic!("{other:?}"),
-        }
     }
 
     fn target(&self) -> Target {

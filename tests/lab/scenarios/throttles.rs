@@ -29,7 +29,7 @@ fn of_a_cgroup(seed: u64) -> Sight {
     let disk = PhysicsDisk::new(Physics { seed, ..Physics::constant(1000.0, 32) });
     let group = Group::new("blkio");
     group.limit("blkio.throttle.read_iops_device", disk.name(), LIMIT as u64);
-    let reads = profile(Preset::RandRead, 8, 6.0);
+    let reads = profile(Preset::RandRead, 8, 4.0);
     let measurement = Measurement::of_device(&disk.device, &reads).declare(declared(Media::Ssd));
     let sight = measurement.through_shell(&group.enter()).seed(seed).take();
     let rate = sight.facts.operations();
@@ -39,7 +39,7 @@ fn of_a_cgroup(seed: u64) -> Sight {
 fn bucket(seed: u64, physics: Physics, backing: DeclaredBacking) -> Sight {
     let operations_per_second_max = Some(LIMIT);
     let disk = PhysicsDisk::new(Physics { operations_per_second_max, seed, ..physics });
-    let reads = profile(Preset::RandRead, 32, 6.0);
+    let reads = profile(Preset::RandRead, 32, 5.0);
     let sight = Measurement::of_device(&disk.device, &reads).declare(backing).seed(seed).take();
     let rate = sight.facts.operations();
     sight.near("the rate", rate, LIMIT, 0.05)
@@ -60,13 +60,13 @@ fn quota(seed: u64) -> Sight {
     let group = Group::new("cpu");
     group.set("cpu.cfs_period_us", "20000");
     group.set("cpu.cfs_quota_us", "6000");
-    let reads = profile(Preset::RandRead, 32, 4.0);
+    let reads = profile(Preset::RandRead, 32, 3.0);
     let measurement = Measurement::of_device(&zram.device(), &reads);
     measurement.through_shell(&group.enter()).seed(seed).take()
 }
 
 fn memory(seed: u64) -> Sight {
     let zram = Zram::new(256);
-    let reads = profile(Preset::RandRead, 32, 4.0);
+    let reads = profile(Preset::RandRead, 32, 3.0);
     Measurement::of_device(&zram.device(), &reads).seed(seed).take()
 }
