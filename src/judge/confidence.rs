@@ -76,13 +76,14 @@ fn flagged(limit: Limit, finding: &Finding, facts: &Facts) -> f64 {
     let FlagFacts { direct, prefilled, steady, cached, contended, cpu_limited, throttled, short } =
         facts.flags;
     let reads = facts.write_ratio().is_some_and(|w| w < 1.0);
+    let below_caches = limit == Limit::WritePath && finding.counted;
     let against = [
-        direct == Some(false) && limit != Limit::Cache && !finding.counted,
+        direct == Some(false) && limit != Limit::Cache && !below_caches,
         prefilled == Some(false) && reads,
         steady == Some(false) && limit != Limit::Contended,
         cached == Some(true) && limit != Limit::Cache,
         contended == Some(true) && limit != Limit::Contended,
-        cpu_limited == Some(true) && limit != Limit::Cpu,
+        cpu_limited == Some(true) && limit != Limit::Cpu && !finding.counted,
         throttled == Some(true) && !matches!(limit, Limit::Cpu | Limit::Throttle),
         short == Some(true),
     ];

@@ -367,6 +367,13 @@ impl Facts {
         }
     }
 
+    /// Of what could be in flight at the devices: the depth, or their slots where those are fewer.
+    pub fn in_flight_share(&self) -> Option<f64> {
+        let depth = self.depth?;
+        let room = self.device.slots.map_or(depth, |slots| slots.min(depth));
+        positive(room).and_then(|room| Some(self.device.in_flight? / room))
+    }
+
     /// At least 9 in 10 of what was asked for was in flight at the devices.
     pub fn keeps_depth(&self) -> bool {
         let in_flight = self.device.in_flight.zip(self.depth);

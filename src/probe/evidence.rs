@@ -4,9 +4,8 @@
 
 use std::time::Duration;
 
-use super::cpu::{Cpus, Reading, Shares, own_cpu};
+use super::cpu::{Cpus, Reading, Shares, THROTTLED_SHARE_MAX, is_cpu_limited, own_cpu};
 use super::threads::Threads;
-use crate::base::legs::waits_at_device;
 use crate::base::stats::variation;
 use crate::base::units::{Bytes, Ratio, Seconds};
 use crate::host::cgroup_io::IoLimits;
@@ -26,11 +25,6 @@ use crate::workload::drive::Moved;
 const FOREIGN_SHARE_MAX: f64 = 0.1;
 /// Less than this share of the probe's bytes reached the disks: something above answered.
 const DEVICE_SHARE_MIN: f64 = 0.5;
-const CPU_SHARE_MAX: f64 = 0.95;
-const STEAL_SHARE_MAX: f64 = 0.1;
-const THROTTLED_SHARE_MAX: f64 = 0.05;
-/// Of a cgroup's limit on I/O, from which nothing is left of it.
-const IO_LIMIT_SHARE: f64 = 0.95;
 /// A run shorter than this teaches no ceiling.
 pub(super) const SHORT_SECONDS: f64 = 1.0;
 /// A variation over fewer intervals is chance.
@@ -264,23 +258,6 @@ impl Bill {
     }
 }
 
-/// CPUs that others fill, or that are stolen, say nothing of a run whose operations waited at the
-/// device, or that used up what its cgroup allows.
-fn is_cpu_limited(evidence: &Evidence, legs: &[Measured]) -> bool {
-    let thread = |of: &Option<ThreadUse>| of.as_ref().map(|thread| thread.share);
-    let own = [thread(&evidence.thread), thread(&evidence.kernel_thread), evidence.interrupts];
-    let above = |share: Option<Ratio>, most: f64| share.is_some_and(|s| s.0 >= most);
-    let depth = legs.iter().map(|leg| leg.profile.in_flight_max()).max().map(f64::from);
-    let at_device =
-        evidence.in_flight.zip(depth).is_some_and(|(n, depth)| waits_at_device(n, depth));
-    let used_up = evidence.io_limit.as_ref().is_some_and(|limit| limit.used >= IO_LIMIT_SHARE);
-    let had_all = at_device || used_up;
-    own.into_iter().any(|share| above(share, CPU_SHARE_MAX))
-        || above(evidence.throttled, THROTTLED_SHARE_MAX)
-        || !had_all && above(evidence.host_cpu, CPU_SHARE_MAX)
-        || !had_all && above(evidence.steal, STEAL_SHARE_MAX)
-}
-
 /// Validity of a run by its legs and what was seen; `of_length` where a run may be too short.
 pub(super) fn flags(
     evidence: &Evidence,
@@ -345,44 +322,6 @@ mod tests {
         assert_eq!(share(Some(4.0), Some(10.0)), Some(0.1));
         assert_eq!(share(Some(4.0), None), Some(0.04), "what is written is the run's own");
         assert_eq!(share(None, None), None);
-    }
-
-    #[test]
-    fn each_cpu_limit_counts_by_itself() {
-        let thread = |share| Some(ThreadUse { name: "x".into(), share: Ratio(share) });
-        let none =
-            Evidence { host_cpu: Some(Ratio(0.9)), thread: thread(0.9), ..Evidence::default() };
-        assert!(!is_cpu_limited(&none, &[]));
-        for evidence in [
-            Evidence { thread: thread(0.96), ..none.clone() },
-            Evidence { kernel_thread: thread(0.95), ..none.clone() },
-            Evidence { interrupts: Some(Ratio(0.99)), ..none.clone() },
-            Evidence { host_cpu: Some(Ratio(0.97)), ..none.clone() },
-            Evidence { steal: Some(Ratio(0.11)), ..none.clone() },
-            Evidence { throttled: Some(Ratio(0.06)), ..none.clone() },
-        ] {
-            assert!(is_cpu_limited(&evidence, &[]), "{evidence:?}");
-        }
-    }
-
-    #[test]
-    fn cpus_that_others_fill_hold_no_run_back_that_waits_at_the_device() {
-        let legs = [leg(&[100.0; 20], None)];
-        let depth = f64::from(legs[0].profile.in_flight_max());
-        let of = |in_flight, thread| {
-            let share = Ratio(thread);
-            let evidence = Evidence {
-                host_cpu: Some(Ratio(1.0)),
-                steal: Some(Ratio(0.25)),
-                thread: Some(ThreadUse { name: "x".into(), share }),
-                in_flight: Some(in_flight),
-                ..Evidence::default()
-            };
-            is_cpu_limited(&evidence, &legs)
-        };
-        assert!(!of(0.97 * depth, 0.04));
-        assert!(of(0.5 * depth, 0.04), "nothing says where they waited");
-        assert!(of(0.97 * depth, 0.97), "its own thread was at its end");
     }
 
     fn leg(rates: &[f32], flush: Option<f64>) -> Measured {

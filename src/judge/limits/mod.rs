@@ -30,7 +30,8 @@ pub struct Finding {
     pub second: bool,
     /// Confidence that the rule itself can't exceed.
     pub most: f64,
-    /// It rests on a counter of the limit itself, not on the shape of the rates.
+    /// It rests on what was counted against the limit itself, not on the shape of the rates: then a
+    /// busy CPU didn't keep the run from it.
     pub counted: bool,
     pub ceiling: Option<Ceiling>,
     pub ceiling_text: Option<String>,

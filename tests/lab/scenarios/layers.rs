@@ -47,7 +47,9 @@ fn page_cache(seed: u64) -> Sight {
 /// A loop through the page cache serves one request at a time, whatever waits (drivers/block/loop.c,
 /// `lo_req_simple`); 32 heads below it could do more.
 fn one_thread(seed: u64) -> Sight {
-    let volume = Volume::ext4(Physics { seed, ..Physics::constant(250.0, 32) }, "noatime");
+    let (seek_min, seek_max, turn) = (0.001, 0.001, 0.006);
+    let physics = Physics { seek_min, seek_max, turn, seed, ..Physics::constant(250.0, 32) };
+    let volume = Volume::ext4(physics, "noatime");
     let path = volume.path().join("image");
     let file = File::create(&path).unwrap();
     let block = vec![1; 1 << 20];

@@ -20,7 +20,7 @@ impl Volume {
     /// `options` are those of the mount. What ext4 would write later by itself it writes now.
     pub fn ext4(physics: Physics, options: &str) -> Self {
         let disk = PhysicsDisk::new(physics);
-        let journal = ["-J", "size=4", "-N", "256"];
+        let journal = ["-J", "size=4", "-N", "4096"];
         let now = ["-E", "lazy_itable_init=0,lazy_journal_init=0", &disk.device];
         must("mkfs.ext4", &[&["-q", "-F"], &journal[..], &now].concat());
         let mounted = Mounted::new(&["-o", options, &disk.device]);
