@@ -12,9 +12,7 @@ const TEXT_LINK: &str = "more streams go faster: one stream's round trips are th
 pub(super) fn look(facts: &Facts) -> Option<Finding> {
     let gain = facts.gain()?;
     let text = if facts.is_link() { TEXT_LINK } else { TEXT };
-    // A first leg that something changed under, a stall or a drift, compares with nothing.
     let mut found = Finding::new(Margin { x: gain, ..GAIN }, gain, text)
-        .only_if(facts.flags.steady != Some(false))
         .only_if(facts.saturation() == Some(Saturation::Unsaturated))
         .second(facts.keeps_depth())
         .advise(if facts.is_link() { "more streams" } else { "a deeper queue, or more jobs" });
@@ -29,7 +27,7 @@ pub(super) fn look(facts: &Facts) -> Option<Finding> {
 mod tests {
     use super::*;
     use crate::base::units::Frequency;
-    use crate::judge::facts::{DeviceFacts, FlagFacts, SecondLeg};
+    use crate::judge::facts::{DeviceFacts, SecondLeg};
     use crate::judge::limits::judge;
     use crate::model::verdict::Limit;
 
@@ -53,12 +51,6 @@ mod tests {
         assert_eq!(judge(&Facts { device, ..gaining(1.9) }).confidence, 1.0);
         assert_eq!(judge(&gaining(1.3)).limit, Limit::Unknown, "neither");
         assert_eq!(judge(&gaining(0.7)).limit, Limit::Unknown, "unsteady");
-    }
-
-    #[test]
-    fn a_first_leg_with_a_stall_in_it_gains_nothing_from_depth() {
-        let flags = FlagFacts { steady: Some(false), ..FlagFacts::default() };
-        assert_eq!(judge(&Facts { flags, ..gaining(1.6) }).limit, Limit::Unknown);
     }
 
     #[test]
