@@ -221,6 +221,14 @@ mod tests {
     }
 
     #[test]
+    fn a_knee_at_the_top_has_one_rung_more_that_shows_its_end() {
+        let (depths, found) = climbed(Script::ways(34, 120.0));
+        assert_eq!(depths.last(), Some(&128), "64 gave 6 % more than 32, and that is saturated");
+        assert_eq!(found.knee.unwrap().depth, 64);
+        assert_eq!(found.second.unwrap().1, Saturation::Saturated);
+    }
+
+    #[test]
     fn a_rung_that_others_would_wait_for_is_not_climbed() {
         let (depths, found) = climbed(Script::ways(1000, 15.0));
         assert_eq!(depths, [1], "two at 15/s are 0.13 s");
