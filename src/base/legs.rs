@@ -20,6 +20,16 @@ const UNSTEADY_RATE: f64 = 0.85;
 /// The knee is the smallest depth whose rate is within this share of the best.
 const KNEE_SHARE: f64 = 0.05;
 
+/// Share of what was asked for that is in flight at the device, from which time is spent there and
+/// not on the way to it: by Little's law it is the share of an operation's life.
+const AT_DEVICE_SHARE: f64 = 0.9;
+
+/// Whether operations of a closed loop of `depth` spent their time at the device, where `in_flight`
+/// were seen. Then nothing above it was waited for, however busy that was.
+pub fn waits_at_device(in_flight: f64, depth: f64) -> bool {
+    depth > 0.0 && in_flight >= AT_DEVICE_SHARE * depth
+}
+
 /// Operations a second, and their mean latency.
 pub type RateLatency = (f64, Seconds);
 

@@ -51,7 +51,7 @@ impl Margin {
 pub fn of(limit: Limit, finding: &Finding, facts: &Facts) -> f64 {
     let second = if finding.second { 0.25 } else { 0.0 };
     let plain = 0.5 + 0.25 * finding.margin.share() + second;
-    [finding.most, without_second_leg(limit, finding, facts), flagged(limit, facts)]
+    [finding.most, without_second_leg(limit, finding, facts), flagged(limit, finding, facts)]
         .into_iter()
         .fold(plain, f64::min)
 }
@@ -72,17 +72,18 @@ fn without_second_leg(limit: Limit, finding: &Finding, facts: &Facts) -> f64 {
 }
 
 /// A flag that a limit is about doesn't speak against it.
-fn flagged(limit: Limit, facts: &Facts) -> f64 {
+fn flagged(limit: Limit, finding: &Finding, facts: &Facts) -> f64 {
     let FlagFacts { direct, prefilled, steady, cached, contended, cpu_limited, throttled, short } =
         facts.flags;
     let reads = facts.write_ratio().is_some_and(|w| w < 1.0);
+    let below_caches = limit == Limit::WritePath && finding.counted;
     let against = [
-        direct == Some(false) && limit != Limit::Cache,
+        direct == Some(false) && limit != Limit::Cache && !below_caches,
         prefilled == Some(false) && reads,
         steady == Some(false) && limit != Limit::Contended,
         cached == Some(true) && limit != Limit::Cache,
         contended == Some(true) && limit != Limit::Contended,
-        cpu_limited == Some(true) && limit != Limit::Cpu,
+        cpu_limited == Some(true) && limit != Limit::Cpu && !finding.counted,
         throttled == Some(true) && !matches!(limit, Limit::Cpu | Limit::Throttle),
         short == Some(true),
     ];

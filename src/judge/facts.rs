@@ -4,7 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::base::legs::{Saturation, classify, rotational_rule};
+use crate::base::legs::{Saturation, classify, rotational_rule, waits_at_device};
 use crate::base::physics::{Band, Spread, latency_of, spindle_band};
 use crate::base::units::{Bytes, Frequency, Rate, Ratio, Seconds};
 use crate::model::job::Access;
@@ -370,10 +370,17 @@ impl Facts {
         }
     }
 
+    /// Of what could be in flight at the devices: the depth, or their slots where those are fewer.
+    pub fn in_flight_share(&self) -> Option<f64> {
+        let depth = self.depth?;
+        let room = self.device.slots.map_or(depth, |slots| slots.min(depth));
+        positive(room).and_then(|room| Some(self.device.in_flight? / room))
+    }
+
     /// At least 9 in 10 of what was asked for was in flight at the devices.
     pub fn keeps_depth(&self) -> bool {
         let in_flight = self.device.in_flight.zip(self.depth);
-        in_flight.is_some_and(|(in_flight, depth)| depth > 0.0 && in_flight >= 0.9 * depth)
+        in_flight.is_some_and(|(in_flight, depth)| waits_at_device(in_flight, depth))
     }
 
     /// The busiest of what is known of CPUs.

@@ -10,6 +10,9 @@ use crate::model::path::DeclaredBacking;
 const OPERATIONS_AN_INTERVAL: f64 = 100.0;
 /// Fewer intervals tell no variation.
 const INTERVALS_MIN: usize = 8;
+/// So many empty intervals in a row are a stall, where each would hold several operations.
+const EMPTY_IN_A_ROW: usize = 3;
+const OPERATIONS_IN_NONE: f64 = 3.0;
 
 /// What is known of where a run took place.
 #[derive(Clone, Copy, Debug)]
@@ -30,6 +33,8 @@ pub fn storage(done: &Done, place: &Place<'_>) -> Option<Facts> {
     let writes = Flow::of(&first.writes.bytes, first.writes.operations, first.elapsed);
     let compared = done.second_leg.as_ref().map(|second| &second.measured);
     let second = compared.or(done.legs.iter().skip(1).find(|leg| is_second(first, leg)));
+    // What stood still for a while is slower at any depth.
+    let second = second.filter(|_| !stood_still(&first.rates));
     Some(Facts {
         subject: Subject::Storage,
         access: Some(profile.access),
@@ -115,6 +120,13 @@ pub fn variation(rates: &[f32]) -> Option<f64> {
     let mean = intervals.iter().sum::<f64>() / n;
     let variance = intervals.iter().map(|rate| (rate - mean).powi(2)).sum::<f64>() / n;
     Some(variance.sqrt() / mean).filter(|cv| cv.is_finite())
+}
+
+/// Whether a leg that had operations in flight all the time completed none for a while.
+fn stood_still(rates: &[f32]) -> bool {
+    let mean = rates.iter().map(|rate| f64::from(*rate)).sum::<f64>() / rates.len() as f64;
+    let dense = mean * RATE_INTERVAL.0 >= OPERATIONS_IN_NONE;
+    dense && rates.windows(EMPTY_IN_A_ROW).any(|some| some.iter().all(|rate| *rate == 0.0))
 }
 
 fn device(done: &Done, place: &Place<'_>) -> DeviceFacts {
@@ -244,6 +256,16 @@ mod tests {
             verdict(&done(vec![leg(8, 100_000), leg(16, 190_000)]), &flash).0,
             Limit::Latency
         );
+    }
+
+    #[test]
+    fn a_first_leg_with_a_stall_in_it_gains_nothing_from_depth() {
+        let plain = DeclaredBacking::default();
+        let mut stalled = done(vec![leg(8, 64), leg(16, 98)]);
+        assert_ne!(verdict(&stalled, &plain).0, Limit::Seek);
+        stalled.legs[0].rates = [[100.0; 5], [0.0; 5], [100.0; 5]].concat();
+        assert_eq!(verdict(&stalled, &plain), (Limit::Seek, 0.75));
+        assert!(!stood_still(&[10.0, 0.0, 0.0, 0.0, 10.0]), "one in 100 ms, and not each time");
     }
 
     #[test]

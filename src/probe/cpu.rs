@@ -7,11 +7,12 @@ use rustix::thread::CpuSet;
 use rustix::time::{ClockId, clock_gettime};
 
 use super::kernel::Threads;
+use crate::base::legs::waits_at_device;
 use crate::base::units::{Ratio, Seconds};
 use crate::host::cgroup::CpuGroups;
 use crate::host::cpu::{CpuStat, CpuTimes, parse};
 use crate::host::roots::{self, Roots};
-use crate::model::outcome::ThreadUse;
+use crate::model::outcome::{Evidence, Measured, ThreadUse};
 
 /// Reads everything that can be had here.
 #[derive(Debug)]
@@ -49,6 +50,12 @@ pub(super) struct Shares {
     pub(super) throttled: Option<Ratio>,
 }
 
+/// A thread or CPU that does this much can do no more.
+const CPU_SHARE_MAX: f64 = 0.95;
+const STEAL_SHARE_MAX: f64 = 0.1;
+pub(super) const THROTTLED_SHARE_MAX: f64 = 0.05;
+/// Of a cgroup's limit on I/O, from which nothing is left of it.
+const IO_LIMIT_SHARE: f64 = 0.95;
 /// Ticks are hundredths of a second: shares of fewer say nothing.
 const TICKS_MIN: u64 = 50;
 const IRQ: usize = 5;
@@ -114,6 +121,23 @@ impl Cpus {
     }
 }
 
+/// CPUs that others fill, or that are stolen, say nothing of a run whose operations waited at the
+/// device, or that used up what its cgroup allows.
+pub(super) fn is_cpu_limited(evidence: &Evidence, legs: &[Measured]) -> bool {
+    let thread = |of: &Option<ThreadUse>| of.as_ref().map(|thread| thread.share);
+    let own = [thread(&evidence.thread), thread(&evidence.kernel_thread), evidence.interrupts];
+    let above = |share: Option<Ratio>, most: f64| share.is_some_and(|s| s.0 >= most);
+    let depth = legs.iter().map(|leg| leg.profile.in_flight_max()).max().map(f64::from);
+    let at_device =
+        evidence.in_flight.zip(depth).is_some_and(|(n, depth)| waits_at_device(n, depth));
+    let used_up = evidence.io_limit.as_ref().is_some_and(|limit| limit.used >= IO_LIMIT_SHARE);
+    let had_all = at_device || used_up;
+    own.into_iter().any(|share| above(share, CPU_SHARE_MAX))
+        || above(evidence.throttled, THROTTLED_SHARE_MAX)
+        || !had_all && above(evidence.host_cpu, CPU_SHARE_MAX)
+        || !had_all && above(evidence.steal, STEAL_SHARE_MAX)
+}
+
 /// Ticks by field between two readings. Steal and idle can step back a little
 /// (kernel/sched/cputime.c).
 #[derive(Clone, Copy, Debug, Default)]
@@ -157,6 +181,9 @@ impl Grown {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::job::EngineKind;
+    use crate::model::outcome::Direction;
+    use crate::probe::disk::{Preset, shape};
 
     fn reading(stat: &[u8]) -> Reading {
         Reading { host: Some(parse(stat).unwrap()), ..Reading::default() }
@@ -195,5 +222,61 @@ mod tests {
         let after = cpus.take(Path::new("/proc"));
         let shares = cpus.shares(&before, &after, Seconds(1.0));
         assert!(shares.process.0 > 0.0 && shares.thread.unwrap().0 > 0.0, "{sum}");
+    }
+
+    #[test]
+    fn each_cpu_limit_counts_by_itself() {
+        let thread = |share| Some(ThreadUse { name: "x".into(), share: Ratio(share) });
+        let none =
+            Evidence { host_cpu: Some(Ratio(0.9)), thread: thread(0.9), ..Evidence::default() };
+        assert!(!is_cpu_limited(&none, &[]));
+        for evidence in [
+            Evidence { thread: thread(0.96), ..none.clone() },
+            Evidence { kernel_thread: thread(0.95), ..none.clone() },
+            Evidence { interrupts: Some(Ratio(0.99)), ..none.clone() },
+            Evidence { host_cpu: Some(Ratio(0.97)), ..none.clone() },
+            Evidence { steal: Some(Ratio(0.11)), ..none.clone() },
+            Evidence { throttled: Some(Ratio(0.06)), ..none.clone() },
+        ] {
+            assert!(is_cpu_limited(&evidence, &[]), "{evidence:?}");
+        }
+    }
+
+    fn leg() -> Measured {
+        Measured {
+            profile: shape(Preset::RandRead).legs.remove(0),
+            engine: EngineKind::IoUring,
+            engine_reason: String::new(),
+            direct: true,
+            elapsed: Seconds(2.0),
+            reads: Direction::default(),
+            writes: Direction::default(),
+            flush: None,
+            seed: 1,
+            rates: Vec::new(),
+            steady: None,
+            errors: 0,
+            short_operations: 0,
+        }
+    }
+
+    #[test]
+    fn cpus_that_others_fill_hold_no_run_back_that_waits_at_the_device() {
+        let legs = [leg()];
+        let depth = f64::from(legs[0].profile.in_flight_max());
+        let of = |in_flight, thread| {
+            let share = Ratio(thread);
+            let evidence = Evidence {
+                host_cpu: Some(Ratio(1.0)),
+                steal: Some(Ratio(0.25)),
+                thread: Some(ThreadUse { name: "x".into(), share }),
+                in_flight: Some(in_flight),
+                ..Evidence::default()
+            };
+            is_cpu_limited(&evidence, &legs)
+        };
+        assert!(!of(0.97 * depth, 0.04));
+        assert!(of(0.5 * depth, 0.04), "nothing says where they waited");
+        assert!(of(0.97 * depth, 0.97), "its own thread was at its end");
     }
 }

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use super::cpu::{Cpus, Reading, Shares, own_cpu};
+use super::cpu::{Cpus, Reading, Shares, THROTTLED_SHARE_MAX, is_cpu_limited, own_cpu};
 use super::threads::Threads;
 use crate::base::stats::variation;
 use crate::base::units::{Bytes, Ratio, Seconds};
@@ -25,9 +25,6 @@ use crate::workload::drive::Moved;
 const FOREIGN_SHARE_MAX: f64 = 0.1;
 /// Less than this share of the probe's bytes reached the disks: something above answered.
 const DEVICE_SHARE_MIN: f64 = 0.5;
-const CPU_SHARE_MAX: f64 = 0.95;
-const STEAL_SHARE_MAX: f64 = 0.1;
-const THROTTLED_SHARE_MAX: f64 = 0.05;
 /// A run shorter than this teaches no ceiling. One of a second ends with its last operation, which may
 /// come just before.
 pub(super) const SHORT_SECONDS: f64 = 0.99;
@@ -262,20 +259,6 @@ impl Bill {
     }
 }
 
-fn is_cpu_limited(evidence: &Evidence) -> bool {
-    let thread = |of: &Option<ThreadUse>| of.as_ref().map(|thread| thread.share);
-    let full = [
-        thread(&evidence.thread),
-        thread(&evidence.kernel_thread),
-        evidence.interrupts,
-        evidence.host_cpu,
-    ];
-    let above = |share: Option<Ratio>, most: f64| share.is_some_and(|s| s.0 >= most);
-    full.into_iter().any(|share| above(share, CPU_SHARE_MAX))
-        || above(evidence.steal, STEAL_SHARE_MAX)
-        || above(evidence.throttled, THROTTLED_SHARE_MAX)
-}
-
 /// Validity of a run by its legs and what was seen; `of_length` where a run may be too short.
 pub(super) fn flags(
     evidence: &Evidence,
@@ -292,7 +275,7 @@ pub(super) fn flags(
         steady: steady.filter(|all| of_length && !all.is_empty()).map(|all| !all.contains(&false)),
         cached: reached.map(|share| share < DEVICE_SHARE_MIN),
         contended: evidence.foreign_share.map(|share| share > FOREIGN_SHARE_MAX),
-        cpu_limited: Some(is_cpu_limited(evidence)),
+        cpu_limited: Some(is_cpu_limited(evidence, legs)),
         throttled: evidence.throttled.map(|share| share.0 > THROTTLED_SHARE_MAX),
         short: of_length.then(|| legs.iter().any(|leg| leg.elapsed.0 < SHORT_SECONDS)),
     }
@@ -340,24 +323,6 @@ mod tests {
         assert_eq!(share(Some(4.0), Some(10.0)), Some(0.1));
         assert_eq!(share(Some(4.0), None), Some(0.04), "what is written is the run's own");
         assert_eq!(share(None, None), None);
-    }
-
-    #[test]
-    fn each_cpu_limit_counts_by_itself() {
-        let thread = |share| Some(ThreadUse { name: "x".into(), share: Ratio(share) });
-        let none =
-            Evidence { host_cpu: Some(Ratio(0.9)), thread: thread(0.9), ..Evidence::default() };
-        assert!(!is_cpu_limited(&none));
-        for evidence in [
-            Evidence { thread: thread(0.96), ..none.clone() },
-            Evidence { kernel_thread: thread(0.95), ..none.clone() },
-            Evidence { interrupts: Some(Ratio(0.99)), ..none.clone() },
-            Evidence { host_cpu: Some(Ratio(0.97)), ..none.clone() },
-            Evidence { steal: Some(Ratio(0.11)), ..none.clone() },
-            Evidence { throttled: Some(Ratio(0.06)), ..none.clone() },
-        ] {
-            assert!(is_cpu_limited(&evidence), "{evidence:?}");
-        }
     }
 
     fn leg(rates: &[f32], flush: Option<f64>) -> Measured {

@@ -14,7 +14,8 @@ const PARENT: &str = "2";
 /// In a shorter time a tick of a hundredth is too coarse.
 const SPAN_MIN: Seconds = Seconds(0.5);
 
-/// CPU time of the threads that matter, in ticks, by their number.
+/// CPU time of all kernel threads, in ticks, by their number: a worker of a queue is called after what
+/// it does at the moment, and may come by a name that matters later.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Threads(BTreeMap<String, (String, u64)>);
 
@@ -25,7 +26,7 @@ impl Threads {
         let numbers = numbers.filter(|name| name.bytes().all(|b| b.is_ascii_digit()));
         let read = |number: String| {
             let stat = roots::attribute(&procfs.join(&number).join("stat"))?;
-            Some((number, matters(&stat)?))
+            Some((number, of_kernel(&stat)?))
         };
         Self(numbers.filter_map(read).collect())
     }
@@ -34,7 +35,8 @@ impl Threads {
         if elapsed < SPAN_MIN {
             return None;
         }
-        let shares = self.0.iter().filter_map(|(number, (name, ticks))| {
+        let mattering = self.0.iter().filter(|(_, (name, _))| is_on_the_way(name));
+        let shares = mattering.filter_map(|(number, (name, ticks))| {
             // One that is new began at nothing.
             let earlier = before.0.get(number).map_or(0, |(_, ticks)| *ticks);
             let used = ticks.saturating_sub(earlier) as f64 / TICKS_PER_SECOND;
@@ -44,12 +46,12 @@ impl Threads {
     }
 }
 
-/// Name and CPU ticks of a kernel thread that blocks of a disk may pass through, from its line of
-/// /proc/PID/stat (proc(5)); `None` of all others.
-fn matters(stat: &str) -> Option<(String, u64)> {
+/// Name and CPU ticks of a kernel thread, from its line of /proc/PID/stat (proc(5)); `None` of a
+/// process.
+fn of_kernel(stat: &str) -> Option<(String, u64)> {
     let (name, rest) = (stat.split_once('(')?.1.rsplit_once(')')?.0, stat.rsplit_once(')')?.1);
     let mut fields = rest.split_ascii_whitespace();
-    if fields.nth(1)? != PARENT || !is_on_the_way(name) {
+    if fields.nth(1)? != PARENT {
         return None;
     }
     // utime and stime are fields 14 and 15; 5 is next.
@@ -58,7 +60,7 @@ fn matters(stat: &str) -> Option<(String, u64)> {
     Some((name.to_owned(), user.saturating_add(system)))
 }
 
-/// A worker of a queue shows its queue: `kworker/u4:1-kcryptd/253:0` (kernel/workqueue.c,
+/// Whether blocks of a disk may pass through it. A worker of a queue shows its queue: `kworker/u4:1-kcryptd/253:0` (kernel/workqueue.c,
 /// wq_worker_comm).
 fn is_on_the_way(name: &str) -> bool {
     let work = match name.strip_prefix("kworker/") {
@@ -98,13 +100,14 @@ mod tests {
             "loop7",
             "kworker/0:1H-kblockd",
         ] {
-            assert_eq!(matters(&line(name, 2, 3, 4)), Some((name.to_owned(), 7)), "{name}");
+            assert_eq!(of_kernel(&line(name, 2, 3, 4)), Some((name.to_owned(), 7)), "{name}");
+            assert!(is_on_the_way(name), "{name}");
         }
         for name in ["kworker/u4:1-events", "md", "kswapd0", "jbd2/vda1-8", "looper"] {
-            assert_eq!(matters(&line(name, 2, 3, 4)), None, "{name}");
+            assert!(!is_on_the_way(name), "{name}");
         }
-        assert_eq!(matters(&line("md0_raid6", 1, 3, 4)), None, "somebody's process by that name");
-        assert_eq!(matters(&line("a) S 2 (md0_raid6", 9, 3, 4)), None);
+        assert_eq!(of_kernel(&line("md0_raid6", 1, 3, 4)), None, "somebody's process by that name");
+        assert_eq!(of_kernel(&line("a) S 2 (md0_raid6", 9, 3, 4)), None);
     }
 
     #[test]
@@ -123,10 +126,18 @@ mod tests {
         assert_eq!(threads(&[]).busiest_since(&before, Seconds(2.0)), None);
     }
 
+    #[test]
+    fn what_a_worker_did_before_it_came_to_a_queue_is_no_part_of_it() {
+        let named = |name: &str, ticks| Threads([("9".into(), (name.into(), ticks))].into());
+        let before = named("kworker/u8:3-events_unbound", 70_000);
+        let busiest = named("kworker/u8:3-loop2", 70_004).busiest_since(&before, Seconds(2.0));
+        assert_eq!(busiest.unwrap().share, Ratio(0.02));
+    }
+
     proptest! {
         #[test]
         fn no_line_breaks_the_parser(text in ".{0,200}") {
-            let _ = matters(&text);
+            let _ = of_kernel(&text);
         }
     }
 }

@@ -103,7 +103,9 @@ pub(super) fn climb(course: &mut dyn Legs, rungs: &[Profile]) -> Found {
             ladder.repeat_below(below, pass);
         }
         let top = top_of(&ladder.rungs, spindles);
-        if matches!(top, Some(Saturation::Saturated | Saturation::Unsteady)) {
+        // A knee that is the top has nothing above it yet that shows its end.
+        let ended = top == Some(Saturation::Saturated) && !ladder.knee_is_top();
+        if ended || top == Some(Saturation::Unsteady) {
             break;
         }
     }
@@ -145,6 +147,10 @@ impl Ladder {
         self.rungs.push(Rung { depth, operations_per_second, latency_mean });
         self.passes.push(pass);
         true
+    }
+
+    fn knee_is_top(&self) -> bool {
+        knee_of(&self.rungs).is_some_and(|at| at + 1 == self.rungs.len())
     }
 
     /// Takes the rung below the top once more in place of what it was.
@@ -212,6 +218,14 @@ mod tests {
         let (second, says, _) = found.second.unwrap();
         assert_eq!((second.measured[0].profile.depth, says), (64, Saturation::Saturated));
         assert_eq!(climbed(Script::ways(1, 120.0)).0, [1, 2]);
+    }
+
+    #[test]
+    fn a_knee_at_the_top_has_one_rung_more_that_shows_its_end() {
+        let (depths, found) = climbed(Script::ways(34, 120.0));
+        assert_eq!(depths.last(), Some(&128), "64 gave 6 % more than 32, and that is saturated");
+        assert_eq!(found.knee.unwrap().depth, 64);
+        assert_eq!(found.second.unwrap().1, Saturation::Saturated);
     }
 
     #[test]

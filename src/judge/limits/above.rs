@@ -8,6 +8,8 @@ use crate::judge::facts::{CpuFacts, Facts};
 
 const FOREIGN: Margin = Margin { x: 0.0, threshold: 0.1, full: 0.2 };
 const CPU: Margin = Margin { x: 0.0, threshold: 0.95, full: 0.99 };
+/// Behind a network nobody sees where operations wait: CPUs that others fill are a guess.
+const CPU_GUESS: f64 = 0.65;
 const STEAL: Margin = Margin { x: 0.0, threshold: 0.1, full: 0.2 };
 const THROTTLED: Margin = Margin { x: 0.0, threshold: 0.05, full: 0.1 };
 const IN_FLIGHT: Margin = Margin { x: 0.0, threshold: 0.5, full: 0.3 };
@@ -24,7 +26,8 @@ pub(super) fn contended(facts: &Facts) -> Option<Finding> {
     Some(found.only_if(share > FOREIGN.threshold || flagged))
 }
 
-/// A CPU or a thread that the run needs, all that it may use, steal, or its cgroup's quota.
+/// A CPU or a thread that the run needs, all that it may use, steal, or its cgroup's quota. CPUs that
+/// others fill, or that are stolen, hold nothing back where operations wait at the device.
 pub(super) fn cpu(facts: &Facts) -> Option<Finding> {
     let cpu = &facts.cpu;
     let of = |share: Option<Ratio>, margin: Margin, what: &str, advice| {
@@ -37,11 +40,16 @@ pub(super) fn cpu(facts: &Facts) -> Option<Finding> {
     };
     let flagged = facts.flags.cpu_limited == Some(true);
     let unsaid = (flagged && cpu == &CpuFacts::default()).then_some(Ratio(CPU.threshold));
+    let elsewhere = |share: Option<Ratio>| share.filter(|_| !facts.keeps_depth());
+    let guess = |found: Option<Finding>| {
+        found.map(|found| found.at_most_if(facts.network_backed(), CPU_GUESS))
+    };
+    let less_shared = "a host that is less shared";
     let more = "more or faster CPUs, offloads, or fewer layers";
     [
         of(cpu.busiest_ratio.or(unsaid), CPU, "the busiest CPU or thread", more),
-        of(cpu.allowed_ratio, CPU, "all CPUs together", more),
-        of(cpu.steal_ratio, STEAL, "steal by the hypervisor", "a host that is less shared"),
+        guess(of(elsewhere(cpu.allowed_ratio), CPU, "all CPUs together", more)),
+        guess(of(elsewhere(cpu.steal_ratio), STEAL, "steal by the hypervisor", less_shared)),
         of(cpu.throttled_ratio, THROTTLED, "the cgroup's CPU quota", "raise the cgroup's quota"),
     ]
     .into_iter()
@@ -54,9 +62,7 @@ pub(super) fn none(facts: &Facts) -> Option<Finding> {
     if facts.is_link() {
         return None;
     }
-    let room = facts.depth.map(|depth| facts.device.slots.map_or(depth, |slots| slots.min(depth)));
-    let in_flight = facts.device.in_flight.zip(room.filter(|room| *room > 0.0));
-    let in_flight = in_flight.map(|(in_flight, room)| Margin { x: in_flight / room, ..IN_FLIGHT });
+    let in_flight = facts.in_flight_share().map(|share| Margin { x: share, ..IN_FLIGHT });
     let idle = facts.device.idle_ratio.map(|idle| Margin { x: idle.0, ..IDLE });
     let both = [in_flight, idle].into_iter().flatten().filter(|m| m.reached()).count() == 2;
     let margin = [in_flight, idle]
@@ -118,6 +124,32 @@ mod tests {
         ] {
             assert_eq!(of(cpu.clone()), Limit::Cpu, "{cpu:?}");
         }
+    }
+
+    #[test]
+    fn cpus_that_others_fill_are_no_limit_of_what_waits_at_the_device() {
+        let of = |in_flight, busiest| {
+            let cpu = CpuFacts {
+                busiest_ratio: Some(Ratio(busiest)),
+                allowed_ratio: Some(Ratio(1.0)),
+                steal_ratio: Some(Ratio(0.25)),
+                ..CpuFacts::default()
+            };
+            let device = DeviceFacts { in_flight: Some(in_flight), ..DeviceFacts::default() };
+            judge(&Facts { depth: Some(8.0), cpu, device, ..running() }).limit
+        };
+        assert_eq!(of(7.9, 0.05), Limit::Unknown);
+        assert_eq!(of(7.9, 0.97), Limit::Cpu, "its own thread is at its end");
+        assert_eq!(of(5.0, 0.05), Limit::Cpu);
+    }
+
+    #[test]
+    fn behind_a_network_full_cpus_are_a_guess() {
+        let cpu = CpuFacts { allowed_ratio: Some(Ratio(1.0)), ..CpuFacts::default() };
+        let mut facts = Facts { cpu, ..running() };
+        assert_eq!(judge(&facts).confidence, 0.75);
+        facts.device.network_backed = Some(true);
+        assert_eq!((judge(&facts).limit, judge(&facts).confidence), (Limit::Cpu, CPU_GUESS));
     }
 
     #[test]

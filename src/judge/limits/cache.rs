@@ -40,6 +40,7 @@ pub(super) fn look(facts: &Facts) -> Option<Finding> {
         .second(passed.len() >= 2)
         .advise("measure with more data than the cache holds, and direct");
     found.holds = !passed.is_empty();
+    found.counted = found.holds;
     found.because = passed.iter().map(|test| test.fact.clone()).collect();
     Some(found)
 }

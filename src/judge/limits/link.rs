@@ -15,8 +15,9 @@ const BY_ITS_OWN_RATE: f64 = 0.5;
 
 /// First look.
 pub(super) fn full(facts: &Facts) -> Option<Finding> {
-    let found = near(facts)?;
+    let mut found = near(facts)?;
     let share = found.ratio;
+    found.counted = true;
     Some(found.only_if(share >= FULL))
 }
 

@@ -30,7 +30,8 @@ pub struct Finding {
     pub second: bool,
     /// Confidence that the rule itself can't exceed.
     pub most: f64,
-    /// It rests on a counter of the limit itself, not on the shape of the rates.
+    /// It rests on what was counted against the limit itself, not on the shape of the rates: then a
+    /// busy CPU didn't keep the run from it.
     pub counted: bool,
     pub ceiling: Option<Ceiling>,
     pub ceiling_text: Option<String>,
@@ -105,11 +106,13 @@ impl Finding {
 type Look = fn(&Facts) -> Option<Finding>;
 
 /// In order of evaluation. The link is looked for three times: when it is full beyond doubt, after
-/// the CPU, and, where its line rate is unknown, by its own flat rate.
+/// the CPU, and, where its line rate is unknown, by its own flat rate. A cgroup's limit that is used
+/// up needs no look at the CPU: a run that the CPU holds back doesn't get there.
 static RULES: &[(Limit, Look)] = &[
     (Limit::Contended, above::contended),
     (Limit::Cache, cache::look),
     (Limit::Link, link::full),
+    (Limit::Throttle, throttle::counted),
     (Limit::Cpu, above::cpu),
     (Limit::Link, link::near),
     (Limit::Window, window::look),

@@ -24,14 +24,17 @@ const FALLEN: f64 = 0.7;
 const DEEP: f64 = 8.0;
 /// One number in four is round by chance: on a disk of which nothing is known that alone is little.
 const ROUND_MOST: f64 = 0.65;
+/// Less than this share of what could be in flight is at the device: what holds it is above.
+const ROOM: f64 = 0.5;
+const ABOVE_MOST: f64 = 0.65;
 const ADVICE: &str = "raise the limit, or choose a larger volume type";
 
 pub(super) fn look(facts: &Facts) -> Option<Finding> {
-    if facts.is_link() { policed(facts) } else { counted(facts).or_else(|| even(facts)) }
+    if facts.is_link() { policed(facts) } else { even(facts) }
 }
 
 /// A cgroup's limit, by its own counter.
-fn counted(facts: &Facts) -> Option<Finding> {
+pub(super) fn counted(facts: &Facts) -> Option<Finding> {
     let used = facts.device.cgroup_ratio?.0;
     let text = "a cgroup's I/O limit holds this run back";
     let mut found = Finding::new(Margin { x: used, ..CGROUP }, used, text)
@@ -74,11 +77,14 @@ fn even(facts: &Facts) -> Option<Finding> {
         && same_operations.is_none()
         && facts_of_it.len() == 1
         && only_undeclared(facts);
+    // A lock in software above an idle disk is as even.
+    let has_room = facts.in_flight_share().is_some_and(|share| share < ROOM);
     let text = "a limit that somebody set holds the rate: too even for a medium";
     let mut found = Finding::new(Margin { x: cv, ..EVEN }, cv, text)
         .only_if(flat && !facts_of_it.is_empty() && cv < EVEN.threshold)
         .second(set.is_some() || same_operations.is_some() || facts_of_it.len() >= 2)
         .at_most_if(by_number_alone, ROUND_MOST)
+        .at_most_if(has_room && set.is_none(), ABOVE_MOST)
         .because(format!("the rate varied by {:.1} %", cv * 100.0))
         .advise(ADVICE);
     found.because.extend(facts_of_it);
@@ -191,7 +197,7 @@ fn fallen(facts: &Facts) -> Option<String> {
 mod tests {
     use super::*;
     use crate::base::units::Ratio;
-    use crate::judge::facts::{DeviceFacts, SecondLeg};
+    use crate::judge::facts::{CpuFacts, DeviceFacts, SecondLeg};
     use crate::judge::limits::judge;
     use crate::model::job::Access;
     use crate::model::path::DeclaredBacking;
@@ -245,6 +251,24 @@ mod tests {
         let device = DeviceFacts { cgroup_ratio, ..DeviceFacts::default() };
         let verdict = judge(&Facts { second_leg: None, device, ..even_run(300.0, 1.0) });
         assert_eq!((verdict.limit, verdict.confidence), (Limit::Throttle, 0.75));
+    }
+
+    #[test]
+    fn an_even_rate_above_an_idle_disk_is_a_guess() {
+        let of = |in_flight| {
+            let device = DeviceFacts { in_flight: Some(in_flight), ..DeviceFacts::default() };
+            let backing = DeclaredBacking { media: Some(Media::Ssd), ..DeclaredBacking::default() };
+            judge(&Facts { device, backing, depth: Some(16.0), ..even_run(300.0, 1.0) }).confidence
+        };
+        assert_eq!((of(15.9) > 0.7, of(1.0)), (true, ABOVE_MOST));
+    }
+
+    #[test]
+    fn a_used_up_limit_of_a_cgroup_needs_no_idle_cpu() {
+        let cgroup_ratio = Some(Ratio(0.995));
+        let device = DeviceFacts { cgroup_ratio, ..DeviceFacts::default() };
+        let cpu = CpuFacts { steal_ratio: Some(Ratio(0.25)), ..CpuFacts::default() };
+        assert_eq!(judge(&Facts { device, cpu, ..even_run(300.0, 1.0) }).limit, Limit::Throttle);
     }
 
     #[test]

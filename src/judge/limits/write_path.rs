@@ -41,6 +41,8 @@ pub(super) fn look(facts: &Facts) -> Option<Finding> {
         .second(count >= 2)
         .at_most_if(by_rate_alone && !same, SLOWER_MOST)
         .advise("put the journal or log on flash of its own");
+    // What the device wrote is counted below every cache.
+    found.counted = reached(amplified);
     if let Some(m) = amplified {
         found = found.because(format!("the device wrote {:.2} x what was asked", m.x));
     }
@@ -108,7 +110,7 @@ fn reference(facts: &Facts) -> Option<Ceiling> {
 mod tests {
     use super::*;
     use crate::base::units::{Bytes, MIB, Ratio};
-    use crate::judge::facts::{DeviceFacts, Known};
+    use crate::judge::facts::{DeviceFacts, FlagFacts, Known};
     use crate::judge::limits::judge;
     use crate::model::job::Access;
     use crate::model::path::{DeclaredBacking, DeclaredPath, Media};
@@ -136,6 +138,18 @@ mod tests {
         let double = of(2.0, 0.1);
         assert_eq!((double.limit, double.confidence), (Limit::WritePath, 0.75));
         assert_eq!(of(2.0, 0.4).confidence, 1.0, "two of its tests");
+    }
+
+    #[test]
+    fn a_journal_that_takes_no_direct_writes_is_counted_at_the_device_all_the_same() {
+        let of = |write_amplification, flush| {
+            let flush_ratio = Some(Ratio(flush));
+            let write_amplification = Some(write_amplification);
+            let device = DeviceFacts { write_amplification, flush_ratio, ..Default::default() };
+            let flags = FlagFacts { direct: Some(false), ..FlagFacts::default() };
+            judge(&Facts { device, flags, ..writing(12e6) }).confidence
+        };
+        assert_eq!((of(2.0, 0.1), of(1.0, 0.7)), (0.75, 0.3));
     }
 
     #[test]
