@@ -5,6 +5,7 @@ mod banner;
 pub mod board;
 mod eye;
 pub mod itself;
+mod judging;
 mod keeper;
 pub mod plan;
 pub mod probing;
@@ -76,6 +77,7 @@ pub fn descs() -> Vec<&'static Desc> {
         .chain(crate::probe::PROBES.iter().flat_map(|kind| kind.descs.iter()))
         .chain(crate::probe::metrics::EVERY)
         .chain(crate::probe::metrics::TARGETS)
+        .chain(crate::judge::families::VERDICTS)
         .chain(itself::DESCS)
         .chain(crate::publish::DESCS)
         .copied()

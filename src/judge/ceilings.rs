@@ -206,6 +206,16 @@ pub fn learned(facts: &Facts, unit: Unit) -> Option<&Ceiling> {
         .max_by(|a, b| a.trust.cmp(&b.trust).then(when(a).total_cmp(&when(b))))
 }
 
+/// How much of `ceiling` a run reached.
+pub fn share(facts: &Facts, ceiling: &Ceiling) -> Option<f64> {
+    let reached = match ceiling.unit {
+        _ if ceiling.resource == LINK => link_load(facts).map(|(bytes, _)| bytes),
+        Unit::BytesPerSecond => facts.bytes(),
+        Unit::OperationsPerSecond => facts.operations(),
+    };
+    Some(reached? / ceiling.value).filter(|share| share.is_finite())
+}
+
 pub fn direction(facts: &Facts) -> &'static str {
     match facts.write_ratio() {
         _ if facts.is_link() => "receive",

@@ -5,6 +5,7 @@ pub mod advice;
 pub mod ceilings;
 pub mod confidence;
 pub mod facts;
+pub mod families;
 pub mod from_outcome;
 pub mod limits;
 pub mod set;

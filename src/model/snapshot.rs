@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::metric::Point;
 use super::outcome::{Done, Skip};
+use super::verdict::Verdict;
 use crate::base::clock::Moment;
 use crate::base::fault::FaultKind;
 use crate::base::stats::Histogram;
@@ -86,6 +87,10 @@ pub struct ProbeView {
     pub last_run_seconds: Option<Seconds>,
     pub last_success: Option<Moment>,
     pub last: Option<Arc<Done>>,
+    /// Of `last`; `None` where it measured nothing to judge.
+    pub verdict: Option<Arc<Verdict>>,
+    /// Result of `last` / the ceiling that bound it.
+    pub ceiling_ratio: Option<f64>,
     /// Durations of all runs since start.
     pub reads: Arc<Histogram>,
     pub writes: Arc<Histogram>,
@@ -99,6 +104,11 @@ impl ProbeView {
         let at = self.last_success?;
         let last = self.last.as_ref()?;
         (now.since(at).0 <= 3.0 * self.every.0).then_some(last)
+    }
+
+    /// The verdict on a result that is still published.
+    pub fn fresh_verdict(&self, now: Moment) -> Option<&Verdict> {
+        self.fresh(now).and(self.verdict.as_deref())
     }
 }
 

@@ -17,6 +17,7 @@ use flate2::write::GzEncoder;
 
 use crate::base::clock::Moment;
 use crate::base::units::Seconds;
+use crate::judge::families;
 use crate::model::metric::{Desc, Point};
 use crate::model::snapshot::Snapshot;
 use crate::probe;
@@ -163,6 +164,7 @@ fn probe_points(snapshot: &Snapshot) -> Vec<Point> {
     let mut points = Vec::with_capacity(64 * snapshot.probes.len());
     for view in &snapshot.probes {
         probe::metrics::points(view, snapshot.at, &mut points);
+        families::verdict(view, snapshot.at, &mut points);
     }
     for target in &snapshot.targets {
         probe::metrics::target_points(target, &mut points);
