@@ -1,13 +1,17 @@
 //! Outcomes into verdicts: each run in the light of the last others on its target.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
+use super::ceilings;
 use super::plan::Plan;
-use super::probing::Lane;
+use super::probing::{Lane, Probing};
+use super::targets::target_of;
 use crate::base::clock::Moment;
 use crate::judge::facts::{Facts, Run};
 use crate::judge::from_outcome::{self, Place};
-use crate::judge::{ceilings, limits, set};
+use crate::judge::learn::Lesson;
+use crate::judge::{ceilings as judged_ceilings, limits, set};
 use crate::model::outcome::Done;
 use crate::model::verdict::Verdict;
 
@@ -46,7 +50,7 @@ impl Memory {
 }
 
 /// Judges a finished run; `None` where it measured nothing.
-pub(super) fn judge(lane: &mut Lane, index: usize, done: &Done, now: Moment) -> Option<Judged> {
+fn judge(lane: &mut Lane, index: usize, done: &Done, now: Moment) -> Option<(Judged, Facts)> {
     let plan = &lane.plan;
     let probe = &plan.probes[index];
     let inspection = lane.targets.inspection(probe.target);
@@ -55,13 +59,38 @@ pub(super) fn judge(lane: &mut Lane, index: usize, done: &Done, now: Moment) -> 
         devices: inspection.map_or(&[], |inspection| &inspection.devices),
         backing: &plan.targets[probe.target].backing,
     };
-    let facts = from_outcome::storage(done, &place)?;
+    let mut facts = from_outcome::storage(done, &place)?;
+    lane.facts.0.insert(probe.key(plan), (now, facts.clone()));
+    facts.known.ceilings =
+        ceilings::known(&lane.state.ceilings, &plan.targets[probe.target].name, &facts);
     let mut runs = lane.facts.others(plan, index, now);
-    runs.insert(0, Run { facts: facts.clone(), ..Run::default() });
+    runs.insert(0, Run { facts, ..Run::default() });
     set::tell_each_other(&mut runs);
-    let told = &runs.first()?.facts;
-    let verdict = limits::judge(told);
-    let ceiling_ratio = verdict.ceiling.as_ref().and_then(|c| ceilings::share(told, c));
-    lane.facts.0.insert(probe.key(plan), (now, facts));
-    Some(Judged { verdict, ceiling_ratio })
+    let told = runs.swap_remove(0).facts;
+    let verdict = limits::judge(&told);
+    let ceiling_ratio = verdict.ceiling.as_ref().and_then(|c| judged_ceilings::share(&told, c));
+    Some((Judged { verdict, ceiling_ratio }, told))
+}
+
+impl Probing {
+    /// What bound a finished run; learns what it teaches.
+    pub(super) fn judge(&self, lane: &mut Lane, index: usize, done: &Done) -> Option<Judged> {
+        let now = self.clock.now();
+        let (judged, facts) = judge(lane, index, done, now)?;
+        let plan = Arc::clone(&lane.plan);
+        let probe = &plan.probes[index];
+        if let Some(inspection) = lane.targets.inspection(probe.target).cloned() {
+            let lesson = Lesson {
+                done,
+                facts: &facts,
+                verdict: &judged.verdict,
+                target: &target_of(&plan.targets[probe.target]),
+                inspection: &inspection,
+                by: &probe.key(&plan),
+                at: now,
+            };
+            self.learn(lane, &lesson);
+        }
+        Some(judged)
+    }
 }

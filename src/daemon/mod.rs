@@ -3,6 +3,7 @@
 pub mod account;
 mod banner;
 pub mod board;
+mod ceilings;
 mod eye;
 pub mod itself;
 mod judging;
@@ -77,7 +78,8 @@ pub fn descs() -> Vec<&'static Desc> {
         .chain(crate::probe::PROBES.iter().flat_map(|kind| kind.descs.iter()))
         .chain(crate::probe::metrics::EVERY)
         .chain(crate::probe::metrics::TARGETS)
-        .chain(crate::judge::families::VERDICTS)
+        .chain(crate::judge::families::DESCS)
+        .chain(crate::judge::load::DESCS)
         .chain(itself::DESCS)
         .chain(crate::publish::DESCS)
         .copied()
@@ -196,7 +198,11 @@ impl Daemon {
             clock: Arc::clone(&clock),
             halt: halt.clone(),
             stop: stop.clone(),
-            keeper: Keeper { runner: Arc::clone(&runner), directory: options.state.clone() },
+            keeper: Keeper {
+                runner: Arc::clone(&runner),
+                directory: options.state.clone(),
+                machine: host.machine_id.clone(),
+            },
             runner,
             turn_places: turn_places(&options.state),
             host_name: host.name.clone(),
@@ -394,5 +400,7 @@ fn host_facts(roots: &Roots) -> HostFacts {
             .unwrap_or_default(),
         cpus: std::thread::available_parallelism().map_or(1, |n| n.get()),
         boot_id: read("sys/kernel/random/boot_id").unwrap_or_default(),
+        machine_id: crate::host::roots::attribute(&roots.rootfs.join("etc/machine-id"))
+            .unwrap_or_default(),
     }
 }

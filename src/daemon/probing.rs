@@ -107,7 +107,9 @@ impl Probing {
         account::new_views(&self.board, &plan);
         let worked = Some(self.clock.now());
         let (calm, facts) = (Calm::default(), judging::Memory::default());
-        Lane { plan, timetable, targets, state, runs: 0, worked, calm, facts }
+        let mut lane = Lane { plan, timetable, targets, state, runs: 0, worked, calm, facts };
+        self.check_ceilings(&mut lane);
+        lane
     }
 
     fn timetable(&self, plan: &Plan) -> Timetable {
@@ -142,6 +144,7 @@ impl Probing {
         lane.facts.keep_planned(&plan);
         account::new_views(&self.board, &plan);
         lane.plan = plan;
+        self.check_ceilings(lane);
     }
 
     /// Sees how the idle gates stand that somebody waits for; not in the wake of own work, which is
@@ -204,7 +207,7 @@ impl Probing {
             lane.timetable.ran(index, ended);
         }
         let judged = match &outcome {
-            Outcome::Done(done) => judging::judge(lane, index, done, ended),
+            Outcome::Done(done) => self.judge(lane, index, done),
             _ => None,
         };
         account::record(&self.board, index, (began, ended), (outcome, judged));

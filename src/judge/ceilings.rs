@@ -8,7 +8,7 @@ use crate::model::path::{DeclaredPath, Encapsulation};
 use crate::model::verdict::{Ceiling, Persistence, Trust, Unit};
 
 /// A measurement above this times a ceiling shows that the ceiling is none.
-const BEYOND: f64 = 1.05;
+pub const BEYOND: f64 = 1.05;
 const LINK: &str = "link";
 const MTU_DEFAULT: u32 = 1500;
 const MTU_JUMBO: u32 = 9000;

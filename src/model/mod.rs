@@ -2,6 +2,7 @@
 
 pub mod evidence;
 pub mod job;
+pub mod live;
 pub mod load;
 pub mod metric;
 pub mod outcome;

@@ -16,6 +16,8 @@ pub struct Snapshot {
     pub at: Moment,
     /// What the samplers say; withheld, like all that probes say, when the snapshot is stale.
     pub points: Vec<Point>,
+    /// Ceilings: points that change seldom, and are shared until they do.
+    pub ceilings: Vec<Arc<Vec<Point>>>,
     /// What loadline says of itself; always served.
     pub itself: Vec<Point>,
     pub host: HostFacts,
@@ -34,6 +36,8 @@ pub struct HostFacts {
     pub kernel: String,
     pub cpus: usize,
     pub boot_id: String,
+    /// Of the installation (machine-id(5)); empty where there is none.
+    pub machine_id: String,
 }
 
 /// A disk or a link, as the page shows it.
@@ -45,8 +49,20 @@ pub struct Resource {
     pub facts: String,
     /// The live load in one phrase per direction; empty before the first window.
     pub load: Vec<(&'static str, String)>,
-    /// Share of time busy, or of the line rate used; `None` where it can't be known.
+    /// `None` where it can't be known.
     pub share: Option<Ratio>,
+    pub of: Of,
+}
+
+/// What a resource's share is a share of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Of {
+    /// Time in which one spindle had something to do.
+    #[default]
+    Time,
+    LineRate,
+    /// What the disk was measured to give.
+    Ceiling,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -125,7 +125,10 @@ impl Published {
         let flag = Point::number(&STALE, &[], f64::from(u8::from(stale)));
         let points: &[Point] = if stale { &[] } else { &snapshot.points };
         let probes = if stale { Vec::new() } else { probe_points(snapshot) };
-        let all = snapshot.itself.iter().chain(points).chain(&probes).chain([&flag]);
+        let ceilings: &[Arc<Vec<Point>>] = if stale { &[] } else { &snapshot.ceilings };
+        let ceilings = ceilings.iter().flat_map(|points| points.iter());
+        let all = snapshot.itself.iter().chain(points).chain(ceilings).chain(&probes);
+        let all = all.chain([&flag]);
         let exposition = metrics::render(all);
         if let Some(example) = &exposition.refused.example
             && !self.complained.swap(true, Ordering::Relaxed)

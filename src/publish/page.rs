@@ -7,7 +7,9 @@ use crate::base::clock::Moment;
 use crate::base::fault::FaultKind;
 use crate::base::units::Rate;
 use crate::model::outcome::{Direction, Done, Flags, Measured, per_second};
-use crate::model::snapshot::{HistoryEntry, HostFacts, ProbeState, ProbeView, Resource, Snapshot};
+use crate::model::snapshot::{
+    HistoryEntry, HostFacts, Of, ProbeState, ProbeView, Resource, Snapshot,
+};
 use crate::model::verdict::{Limit, Verdict};
 
 /// Entries of a probe's history: the newest, and failures among the older.
@@ -121,7 +123,11 @@ fn resource(resource: &Resource) -> ResourceRow<'_> {
         facts: &resource.facts,
         load: &resource.load,
         share: resource.share.map(|s| (s.to_string(), (s.0 * 100.0).clamp(0.0, 100.0))),
-        of: if is_link(resource) { "of line rate" } else { "busy" },
+        of: match resource.of {
+            Of::Time => "busy",
+            Of::LineRate => "of line rate",
+            Of::Ceiling => "of its ceiling",
+        },
     }
 }
 

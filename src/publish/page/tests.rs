@@ -92,6 +92,7 @@ fn sample() -> Snapshot {
             ("write", "88/s, 352 KiB/s, 21 ms".into()),
         ],
         share,
+        of: if class == ResourceClass::Link { Of::LineRate } else { Of::Time },
     };
     Snapshot {
         at: at(100_000),
