@@ -5,6 +5,7 @@ pub mod cli;
 pub mod config;
 pub mod daemon;
 pub mod host;
+pub mod iperf;
 pub mod judge;
 pub mod model;
 pub mod probe;

@@ -3,8 +3,10 @@
 mod check;
 mod clean;
 mod import;
+mod peer;
 mod probe;
 mod report;
+mod throughput;
 
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
@@ -29,6 +31,7 @@ Examples:
   loadline check --config loadline.yml         validate it and print the plan
   loadline probe disk --target /srv --profile rand_rw
   loadline report --from measurements.yml      name the limit of each result
+  loadline probe throughput storage2 -P 4      fill the way to a peer that runs iperf3 -s
   loadline clean                               give back every ballast file
 
 Exit codes: 0 fine, 1 a fault, 2 wrong usage, 3 wrong configuration.";
@@ -66,6 +69,10 @@ enum Command {
 enum ProbeCommand {
     /// Exercise a directory (through an unnamed file) or a raw device (read only)
     Disk(probe::DiskArguments),
+    /// Fill the way to a peer that runs `iperf3 -s` or loadline, over TCP
+    Throughput(throughput::ThroughputArguments),
+    /// Answer throughput tests of other hosts, from loadline or iperf3, until interrupted
+    Serve(peer::PeerArguments),
 }
 
 #[derive(Debug, Args)]
@@ -161,6 +168,8 @@ pub fn main() -> u8 {
         Some(Command::Report(arguments)) => report::run(arguments, &mut out),
         Some(Command::Reference) => reference(&mut out),
         Some(Command::Probe(ProbeCommand::Disk(disk))) => probe::run(disk, &mut out),
+        Some(Command::Probe(ProbeCommand::Throughput(link))) => throughput::run(link, &mut out),
+        Some(Command::Probe(ProbeCommand::Serve(peer))) => peer::run(peer, &mut out),
     };
     match result {
         Ok(()) => EXIT_OK,

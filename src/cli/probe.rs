@@ -163,7 +163,7 @@ pub(super) fn wait_for_turn(state: &Path) -> Result<TurnGuard, Failure> {
 }
 
 /// Ctrl-C and SIGTERM cancel the worker; a second one ends the command at once.
-fn stop_on_interrupt() -> Result<Stop, Failure> {
+pub(super) fn stop_on_interrupt() -> Result<Stop, Failure> {
     let stop = Stop::default();
     let asked = stop.clone();
     let runtime = tokio::runtime::Builder::new_current_thread()

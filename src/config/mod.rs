@@ -6,6 +6,7 @@ pub mod declared;
 pub mod document;
 pub mod hours;
 mod navigate;
+mod peers;
 pub mod read;
 mod rules;
 pub mod settings;

@@ -12,6 +12,7 @@ use super::complaint::{Complaint, hint};
 use super::declared;
 use super::document::{Document, Section};
 use super::hours::utc_offset;
+use super::peers::peers;
 use super::read::{one_or_many, optional};
 use super::settings::{
     BUDGET_DEFAULT, DEFAULT_TARGET, Filter, GuardSettings, Hours, ProbeSettings, SampleSettings,
@@ -42,6 +43,7 @@ impl Settings {
             "path",
             "probes",
             "guard",
+            "peers",
             "first_run",
         ])?;
         let plain = Settings::default();
@@ -55,6 +57,7 @@ impl Settings {
             backing,
             path: root.get("path").map_or(Ok(plain.path), |section| declared::path(&section))?,
             guard: guard(&root)?,
+            peers: peers(&root)?,
             first_run: read_or(&root, "first_run", plain.first_run)?,
         })
     }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use serde::Deserialize;
 
+use crate::base::network::Network;
 use crate::base::units::{Bytes, Rate, Seconds};
 use crate::model::job::EngineKind;
 pub use crate::model::path::Media;
@@ -24,6 +25,8 @@ pub struct Settings {
     /// `None`: the default probes on every target.
     pub probes: Option<Vec<ProbeSettings>>,
     pub guard: GuardSettings,
+    /// Where other hosts may test the way to this one; `None`: nowhere.
+    pub peers: Option<PeerSettings>,
     pub first_run: FirstRun,
 }
 
@@ -100,6 +103,14 @@ pub struct ProbeSettings {
     pub index: usize,
 }
 
+/// Who may test the way to this host.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PeerSettings {
+    /// `:5201` or one address.
+    pub listen: String,
+    pub allow: Vec<Network>,
+}
+
 /// When probes may run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GuardSettings {
@@ -173,6 +184,7 @@ impl Default for Settings {
             path: DeclaredPath::default(),
             probes: None,
             guard: GuardSettings::default(),
+            peers: None,
             first_run: FirstRun::Now,
         }
     }

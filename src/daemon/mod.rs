@@ -8,6 +8,7 @@ mod eye;
 pub mod itself;
 mod judging;
 mod keeper;
+pub mod peers;
 pub mod plan;
 pub mod probing;
 pub mod sampling;
@@ -140,6 +141,8 @@ pub fn serve(options: Options, out: &mut dyn Write) -> Result<(), StartFault> {
         .collect::<Result<Vec<_>, Fault>>()?;
     let runner: Arc<dyn Runner> = Arc::new(ProcessRunner::new(Arc::clone(&clock)));
     let host = host_facts(&options.roots);
+    // Until the daemon has stopped: a test under way is told.
+    let _peers = peers::start(&plan.settings, &host, turn_places(&options.state))?;
     let start = banner::Start {
         options: &options,
         plan: &plan,
@@ -312,10 +315,12 @@ impl Daemon {
         match plan {
             Ok(plan) => {
                 let restart = shared.plan.as_ref().is_some_and(|old| {
-                    self.options.listen.is_empty() && old.settings.listen != plan.settings.listen
+                    let (old, new) = (&old.settings, &plan.settings);
+                    (self.options.listen.is_empty() && old.listen != new.listen)
+                        || old.peers != new.peers
                 });
                 if restart {
-                    tracing::warn!("`listen` changed: that needs a restart");
+                    tracing::warn!("`listen` or `peers` changed: that needs a restart");
                 }
                 self.published.set_period(plan.settings.sample.every);
                 shared.plan = Some(plan);

@@ -3,7 +3,7 @@
 
 use std::ffi::OsStr;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
 
 use rustix::io::Errno;
@@ -309,6 +309,40 @@ pub fn usage() -> ProcessUse {
         major_faults: count(usage.ru_majflt),
         minor_faults: count(usage.ru_minflt),
     }
+}
+
+// ---- sockets ---------------------------------------------------------------------------------
+
+/// `struct tcp_info` of a TCP socket, as many bytes as this kernel knows (linux/tcp.h: it only grows).
+pub fn tcp_info(socket: BorrowedFd<'_>, into: &mut [u8]) -> io::Result<usize> {
+    let mut length = libc::socklen_t::try_from(into.len()).unwrap_or(libc::socklen_t::MAX);
+    // SAFETY: the kernel writes at most `length` bytes, and `into` has as many.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            into.as_mut_ptr().cast(),
+            &raw mut length,
+        )
+    };
+    done(result.into()).map(|()| (length as usize).min(into.len()))
+}
+
+/// Most bytes a second that the kernel lets a socket send (socket(7); TCP paces itself without
+/// the fq scheduler since Linux 4.13).
+pub fn set_pacing(socket: BorrowedFd<'_>, bytes_per_second: u64) -> io::Result<()> {
+    // SAFETY: the kernel reads as many bytes as the length says, and a u64 has as many.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_MAX_PACING_RATE,
+            (&raw const bytes_per_second).cast(),
+            size_of::<u64>() as libc::socklen_t,
+        )
+    };
+    done(result.into())
 }
 
 fn done(result: libc::c_long) -> io::Result<()> {

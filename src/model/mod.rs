@@ -2,11 +2,13 @@
 
 pub mod evidence;
 pub mod job;
+pub mod link;
 pub mod live;
 pub mod load;
 pub mod metric;
 pub mod outcome;
 pub mod path;
+pub mod skip;
 pub mod snapshot;
 pub mod spread;
 pub mod verdict;

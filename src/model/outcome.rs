@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 pub use super::evidence::{DeviceUse, Evidence, IoLimit, Knee, Limited, SecondLeg, ThreadUse};
 use super::job::{Backing, Device, EngineKind, Profile};
+pub use super::skip::Skip;
 use super::spread::{ProcessUse, Spread};
 use crate::base::clock::Moment;
 use crate::base::fault::{Fault, FaultKind};
@@ -21,80 +22,6 @@ pub const DURATION_BOUNDS: &[f64] = &[
 
 /// Of the rates of a leg.
 pub const RATE_INTERVAL: Seconds = Seconds(0.1);
-
-/// Why a run did not take place. The `reason` of `loadline_probe_skips_total`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Skip {
-    /// Other work on the device or host.
-    Busy,
-    /// Too little space, or none.
-    Full,
-    /// The day's write budget is spent.
-    Budget,
-    /// A spun-down disk is left asleep.
-    Asleep,
-    /// The host runs on battery.
-    Battery,
-    /// Outside the allowed hours, or in a blackout.
-    Hours,
-    /// Probes are switched off, or this is a dry run.
-    Off,
-    /// An earlier worker is still stuck on these devices.
-    Hung,
-    /// Another loadline holds the turn or the target.
-    Locked,
-    /// It may not write there.
-    ReadOnly,
-    /// loadline was asked to stop.
-    Stopped,
-}
-
-impl Skip {
-    pub const ALL: [Skip; 11] = [
-        Skip::Busy,
-        Skip::Full,
-        Skip::Budget,
-        Skip::Asleep,
-        Skip::Battery,
-        Skip::Hours,
-        Skip::Off,
-        Skip::Hung,
-        Skip::Locked,
-        Skip::ReadOnly,
-        Skip::Stopped,
-    ];
-
-    pub fn label(self) -> &'static str {
-        match self {
-            Skip::Busy => "busy",
-            Skip::Full => "full",
-            Skip::Budget => "budget",
-            Skip::Asleep => "asleep",
-            Skip::Battery => "battery",
-            Skip::Hours => "hours",
-            Skip::Off => "off",
-            Skip::Hung => "hung",
-            Skip::Locked => "locked",
-            Skip::ReadOnly => "read_only",
-            Skip::Stopped => "stopped",
-        }
-    }
-
-    /// What a person can do about it; empty where nothing is wanted.
-    pub fn advice(self) -> &'static str {
-        match self {
-            Skip::Full => FaultKind::Full.advice(),
-            Skip::ReadOnly => FaultKind::Denied.advice(),
-            Skip::Hung => FaultKind::Hung.advice(),
-            Skip::Locked => FaultKind::Refused.advice(),
-            Skip::Busy => "wait for a quiet moment: beside other work no number would be true",
-            Skip::Budget => "wait until tomorrow, or raise the target's budget",
-            Skip::Asleep => "set wake: true where the disk may be woken",
-            Skip::Battery | Skip::Hours | Skip::Off | Skip::Stopped => "",
-        }
-    }
-}
 
 /// One execution's end.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -393,12 +320,5 @@ mod tests {
         assert!(DURATION_BOUNDS.windows(2).all(|w| w[1] / w[0] <= 1.501 && w[1] > w[0]));
         assert!(DURATION_BOUNDS[0] <= 20e-6 && DURATION_BOUNDS[DURATION_BOUNDS.len() - 1] >= 60.0);
         assert!(DURATION_BOUNDS.iter().all(|b| b.fract() != 0.0), "no bound is an integer `le`");
-    }
-
-    #[test]
-    fn skips_are_the_same_word_on_the_wire_and_in_the_label() {
-        for skip in Skip::ALL {
-            assert_eq!(serde_json::to_string(&skip).unwrap(), format!("\"{}\"", skip.label()));
-        }
     }
 }

@@ -7,7 +7,8 @@ use crate::Promise;
 use crate::harness::{Setup, disk_dir, until};
 
 pub const PROMISES: &[Promise] =
-    &[Promise::new("kill_9_at_random_moments_leaves_only_the_declared_file", killed_at_random)];
+    &[Promise::new("kill_9_at_random_moments_leaves_only_the_declared_file", killed_at_random)
+        .alone()];
 
 fn files(dir: &Path, out: &mut Vec<String>) {
     for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {

@@ -1,6 +1,6 @@
 //! Promises to users, each kept by the real binary with real parts.
 //!
-//! Tests run one after another: they share the host's disks. One that can't run here is shown as
+//! Those that need an idle host run one after another, the others beside each other. One that can't run here is shown as
 //! ignored, with the reason. `LOADLINE_REPEAT=5` runs each that often.
 
 #![allow(
@@ -28,9 +28,12 @@ mod start;
 use libtest_mimic::Arguments;
 pub use promise::Promise;
 
+/// So many promises that need no idle host run at once: they mostly wait.
+const BESIDE: usize = 4;
+
 fn main() {
     let mut arguments = Arguments::from_args();
-    arguments.test_threads = Some(1);
+    arguments.test_threads = Some(BESIDE);
     let promises = [
         start::PROMISES,
         exposition::PROMISES,

@@ -1,5 +1,7 @@
 //! A promise to a user as a test: what it needs to run here, and its body.
 
+use std::sync::{PoisonError, RwLock};
+
 use libtest_mimic::{Failed, Trial};
 
 use crate::harness;
@@ -10,12 +12,17 @@ pub struct Promise {
     /// Programs that must be installed.
     pub needs: &'static [&'static str],
     pub root: bool,
+    /// It asks for an idle host: nothing else runs meanwhile.
+    pub alone: bool,
     pub body: fn(),
 }
 
+/// Held by all that run beside each other, or by the one that runs alone.
+static HOST: RwLock<()> = RwLock::new(());
+
 impl Promise {
     pub const fn new(name: &'static str, body: fn()) -> Self {
-        Self { name, needs: &[], root: false, body }
+        Self { name, needs: &[], root: false, alone: false, body }
     }
 
     pub const fn needs(self, needs: &'static [&'static str]) -> Self {
@@ -24,6 +31,22 @@ impl Promise {
 
     pub const fn root(self) -> Self {
         Self { root: true, ..self }
+    }
+
+    pub const fn alone(self) -> Self {
+        Self { alone: true, ..self }
+    }
+
+    /// Runs the body with the share of the host that it needs.
+    fn keep(&self) -> std::thread::Result<()> {
+        let body = || std::panic::catch_unwind(self.body);
+        if self.alone {
+            let _alone = HOST.write().unwrap_or_else(PoisonError::into_inner);
+            body()
+        } else {
+            let _beside = HOST.read().unwrap_or_else(PoisonError::into_inner);
+            body()
+        }
     }
 
     fn cannot_run(&self) -> Option<String> {
@@ -46,7 +69,7 @@ pub fn trial(promise: &'static Promise) -> Trial {
             .with_ignored_flag(true),
         None => Trial::test(promise.name, move || {
             for _ in 0..repeat {
-                std::panic::catch_unwind(promise.body).map_err(|panic| {
+                promise.keep().map_err(|panic| {
                     let text = panic.downcast_ref::<String>().cloned();
                     let text = text.or_else(|| panic.downcast_ref::<&str>().map(|s| (*s).into()));
                     Failed::from(text.unwrap_or_else(|| "panicked".into()))

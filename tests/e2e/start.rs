@@ -8,9 +8,9 @@ use crate::Promise;
 use crate::harness::{NO_PROBES, Setup, until_within};
 
 pub const PROMISES: &[Promise] = &[
-    Promise::new("start_by_hand_has_results_of_the_first_pass_within_a_minute", first_pass),
+    Promise::new("start_by_hand_has_results_of_the_first_pass_within_a_minute", first_pass).alone(),
     Promise::new("first_lines_say_what_is_done_where_and_what_is_off", first_lines),
-    Promise::new("sigterm_ends_within_5_s_in_the_middle_of_a_probe", stop_in_a_probe),
+    Promise::new("sigterm_ends_within_5_s_in_the_middle_of_a_probe", stop_in_a_probe).alone(),
     Promise::new("silent_and_idle_sockets_cost_no_scrape", many_sockets),
 ];
 

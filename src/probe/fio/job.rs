@@ -239,11 +239,8 @@ impl Options<'_> {
     }
 
     fn seed(&self) -> Result<Option<u64>, Wrong> {
-        if let Some(seed) = self.size(&["randseed"])? {
-            return Ok(Some(seed));
-        }
         let repeats = self.flag(&["randrepeat", "allrandrepeat"], false)?;
-        Ok(repeats.then_some(REPEATED_SEED))
+        Ok(self.size(&["randseed"])?.or(repeats.then_some(REPEATED_SEED)))
     }
 
     /// Where fio's defaults, not written in the file, are others than what happens here.
