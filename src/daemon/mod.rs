@@ -5,6 +5,7 @@ mod banner;
 pub mod board;
 mod ceilings;
 mod eye;
+mod host;
 pub mod itself;
 mod judging;
 mod keeper;
@@ -129,7 +130,7 @@ pub fn serve(options: Options, out: &mut dyn Write) -> Result<(), StartFault> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let started = clock.now();
     let (plan, watched) = load(&options)?;
-    roots_are_there(&options.roots)?;
+    host::roots_are_there(&options.roots)?;
     let addresses = if options.listen.is_empty() {
         plan.settings.listen.clone()
     } else {
@@ -140,7 +141,7 @@ pub fn serve(options: Options, out: &mut dyn Write) -> Result<(), StartFault> {
         .map(|address| web::listen::bind(address))
         .collect::<Result<Vec<_>, Fault>>()?;
     let runner: Arc<dyn Runner> = Arc::new(ProcessRunner::new(Arc::clone(&clock)));
-    let host = host_facts(&options.roots);
+    let host = host::facts(&options.roots);
     // Until the daemon has stopped: a test under way is told.
     let _peers = peers::start(&plan.settings, &host, turn_places(&options.state))?;
     let start = banner::Start {
@@ -377,35 +378,5 @@ impl std::fmt::Display for StartFault {
             StartFault::Config(complaint) => write!(f, "{complaint}"),
             StartFault::Other(fault) => write!(f, "{fault}"),
         }
-    }
-}
-
-/// A wrong root is found at start, not as a page without disks.
-fn roots_are_there(roots: &Roots) -> Result<(), Fault> {
-    for (path, flag, wanted) in
-        [(&roots.procfs, "--path.procfs", "diskstats"), (&roots.sysfs, "--path.sysfs", "block")]
-    {
-        let probe = path.join(wanted);
-        if let Err(error) = std::fs::metadata(&probe) {
-            let text = format!("{}: {error}; is {flag} right?", probe.display());
-            return Err(Fault { text, ..Fault::os("", &error) });
-        }
-    }
-    Ok(())
-}
-
-fn host_facts(roots: &Roots) -> HostFacts {
-    use sysinfo::System;
-    let read = |path| crate::host::roots::attribute(&roots.proc(path));
-    HostFacts {
-        name: read("sys/kernel/hostname").or_else(|| System::host_name().ok()).unwrap_or_default(),
-        system: System::long_os_version().unwrap_or_default(),
-        kernel: read("sys/kernel/osrelease")
-            .or_else(|| System::kernel_version().ok())
-            .unwrap_or_default(),
-        cpus: std::thread::available_parallelism().map_or(1, |n| n.get()),
-        boot_id: read("sys/kernel/random/boot_id").unwrap_or_default(),
-        machine_id: crate::host::roots::attribute(&roots.rootfs.join("etc/machine-id"))
-            .unwrap_or_default(),
     }
 }
