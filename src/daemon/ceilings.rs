@@ -106,3 +106,125 @@ impl<'a> Here<'a> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::sync::Mutex;
+
+    use super::*;
+    use crate::base::clock::{Clock, ManualClock};
+    use crate::config::document::Document;
+    use crate::config::settings::Settings;
+    use crate::daemon::board::Board;
+    use crate::daemon::keeper::Keeper;
+    use crate::daemon::plan;
+    use crate::daemon::supervise::Halt;
+    use crate::judge::learn::tests::{done, inspection};
+    use crate::model::job::{Job, Task};
+    use crate::model::outcome::Reply;
+    use crate::worker::rehearse::{Scene, Scripted};
+    use crate::worker::{Runner, Stop};
+
+    /// What workers saved last.
+    type Saved = Arc<Mutex<Option<String>>>;
+
+    /// One flash disk in sysfs.
+    fn sysfs(sequence: u32) -> tempfile::TempDir {
+        let root = tempfile::tempdir().unwrap();
+        let disk = root.path().join("block/sda");
+        std::fs::create_dir_all(&disk).unwrap();
+        std::fs::write(disk.join("size"), "2048\n").unwrap();
+        std::fs::write(disk.join("diskseq"), format!("{sequence}\n")).unwrap();
+        root
+    }
+
+    fn plan() -> Arc<Plan> {
+        let text = "targets: [{name: srv, path: /srv}]\n\
+                    probes: [{name: fast, kind: disk, target: srv}]\n";
+        let document = Document::parse("test", text).unwrap();
+        let settings = Settings::read(&document, &plan::kind_names()).unwrap();
+        Arc::new(Plan::build(settings, &document, Path::new("/state")).unwrap())
+    }
+
+    fn probing(saved: &Saved, sysfs: &Path, machine: &str) -> Probing {
+        let clock = ManualClock::starting_at(1_700_000_000);
+        let saved = Arc::clone(saved);
+        let script = move |job: &Job| {
+            let reply = match &job.task {
+                Task::Save { content, .. } => {
+                    *saved.lock().unwrap() = Some(content.clone());
+                    Reply::Saved
+                }
+                Task::Load { .. } => Reply::Loaded { content: saved.lock().unwrap().clone() },
+                Task::Inspect { .. } => {
+                    Reply::Inspected(Box::new(inspection(Some(false), &["sda"])))
+                }
+                other => panic!("nobody asked for {other:?}"),
+            };
+            Scene::Reply { takes: Default::default(), events: Vec::new(), reply }
+        };
+        let runner: Arc<dyn Runner> = Arc::new(Scripted::new(clock.clone(), script));
+        let clock: Arc<dyn Clock> = Arc::new(clock);
+        Probing {
+            roots: Roots { sysfs: sysfs.into(), ..Roots::default() },
+            board: Arc::new(Board::default()),
+            clock,
+            halt: Halt::default(),
+            stop: Stop::default(),
+            keeper: Keeper {
+                runner: Arc::clone(&runner),
+                directory: "/state".into(),
+                machine: machine.into(),
+            },
+            runner,
+            turn_places: Vec::new(),
+            host_name: "host".into(),
+            host_seed: 1,
+        }
+    }
+
+    /// Starts on `sysfs`, looks at the target, and says which series of ceilings there are, how many
+    /// disks have some, and what was discarded.
+    fn started(probing: &Probing) -> (Lane, usize, usize, Vec<&'static str>) {
+        let mut lane = probing.open(plan());
+        probing.inspect(&mut lane, 0);
+        let shared = probing.board.lock();
+        let discarded = shared.discarded.keys().copied().collect();
+        let (series, disks) = (shared.ceilings.points.len(), shared.ceilings.disks.len());
+        drop(shared);
+        (lane, series, disks, discarded)
+    }
+
+    #[test]
+    fn a_ceiling_outlives_the_daemon_and_neither_its_disk_nor_its_machine() {
+        let (saved, disk) = (Saved::default(), sysfs(7));
+        let first = probing(&saved, disk.path(), "a");
+        let (mut lane, series, _, _) = started(&first);
+        assert_eq!(series, 0, "nothing is known yet");
+        let judged = first.judge(&mut lane, 0, &done(true, [10_000, 10_400], 4096)).unwrap();
+        assert_eq!(judged.verdict.limit, crate::model::verdict::Limit::Operations);
+        assert_eq!(first.board.lock().ceilings.points.len(), 6, "of target and disk");
+
+        let (_, series, disks, discarded) = started(&probing(&saved, disk.path(), "a"));
+        assert_eq!((series, disks, discarded), (6, 1, Vec::new()), "after a restart");
+
+        let (_, series, disks, discarded) = started(&probing(&saved, sysfs(8).path(), "a"));
+        assert_eq!((series, disks, discarded), (0, 0, vec!["device"]), "another disk");
+
+        let (_, series, disks, discarded) = started(&probing(&saved, disk.path(), "b"));
+        assert_eq!((series, disks, discarded), (0, 0, vec!["machine"]), "another machine");
+    }
+
+    #[test]
+    fn a_torn_state_is_set_aside_and_teaches_nothing() {
+        let (saved, disk) = (Saved::default(), sysfs(7));
+        let first = probing(&saved, disk.path(), "a");
+        let (mut lane, ..) = started(&first);
+        first.judge(&mut lane, 0, &done(true, [10_000, 10_400], 4096)).unwrap();
+        let whole = saved.lock().unwrap().clone().unwrap();
+        *saved.lock().unwrap() = Some(whole[..whole.len() - 1].to_owned());
+        let (_, series, disks, discarded) = started(&probing(&saved, disk.path(), "a"));
+        assert_eq!((series, disks, discarded), (0, 0, vec!["torn"]));
+    }
+}

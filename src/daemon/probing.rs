@@ -100,7 +100,7 @@ impl Probing {
     }
 
     /// The state as a worker reads it, and a timetable for the plan.
-    fn open(&self, plan: Arc<Plan>) -> Lane {
+    pub(super) fn open(&self, plan: Arc<Plan>) -> Lane {
         let state = self.keeper.load(&self.board);
         let targets = Targets::new(Arc::clone(&self.board), &plan, &state, self.clock.now());
         let timetable = self.timetable(&plan);

@@ -187,4 +187,4 @@ impl Lesson<'_> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -140,7 +140,7 @@ impl<'a> Observer<'a> {
         }
         for device in &mut used {
             let known = devices.iter().find(|known| known.name == device.device);
-            device.slots = known.and_then(|known| devices::slots(known.stat.parent()?));
+            device.slots = known.and_then(devices::slots);
         }
         used
     }

@@ -90,7 +90,12 @@ pub fn is_zoned(device: &Device) -> bool {
 
 /// Requests that a disk takes at once: what its queues have tags for (block/blk-mq-sysfs.c), and of
 /// SCSI what the disk was found to bear. `None` where its driver tells neither.
-pub fn slots(dir: &Path) -> Option<u32> {
+pub fn slots(device: &Device) -> Option<u32> {
+    slots_in(device.stat.parent()?)
+}
+
+/// [`slots`] of the device whose directory in sysfs this is.
+pub fn slots_in(dir: &Path) -> Option<u32> {
     let number = |path: &Path| roots::attribute(path)?.parse::<u32>().ok();
     let tags = |queue: String| number(&dir.join("mq").join(queue).join("nr_tags"));
     let queues = entries(&dir.join("mq"));
@@ -167,14 +172,14 @@ mod tests {
             std::fs::write(path, text).unwrap();
         };
         let disk = sda(&dir.path().join("stat"));
-        assert_eq!(slots(disk.stat.parent().unwrap()), None);
+        assert_eq!(slots(&disk), None);
         file("queue/nr_requests", "256\n");
-        assert_eq!(slots(disk.stat.parent().unwrap()), Some(256), "an old kernel");
+        assert_eq!(slots(&disk), Some(256), "an old kernel");
         file("mq/0/nr_tags", "64\n");
         file("mq/1/nr_tags", "64\n");
-        assert_eq!(slots(disk.stat.parent().unwrap()), Some(128));
+        assert_eq!(slots(&disk), Some(128));
         file("device/queue_depth", "32\n");
-        assert_eq!(slots(disk.stat.parent().unwrap()), Some(32), "NCQ");
+        assert_eq!(slots(&disk), Some(32), "NCQ");
         assert!(!is_zoned(&disk));
         file("queue/zoned", "none\n");
         assert!(!is_zoned(&disk));

@@ -52,7 +52,7 @@ fn leg(reads: bool, depth: u32, rate: u64, block: u64) -> Measured {
 }
 
 /// A clean run on one disk that moves just what the probe asks for.
-fn done(reads: bool, rates: [u64; 2], block: u64) -> Done {
+pub(crate) fn done(reads: bool, rates: [u64; 2], block: u64) -> Done {
     let second = leg(reads, 16, rates[1], block);
     let requests = Requests { completed: rates[0] * 10, ..Requests::default() };
     let bytes = Bytes(rates[0] * 10 * block);
@@ -93,7 +93,7 @@ fn done(reads: bool, rates: [u64; 2], block: u64) -> Done {
     }
 }
 
-fn inspection(rotational: Option<bool>, disks: &[&str]) -> Inspection {
+pub(crate) fn inspection(rotational: Option<bool>, disks: &[&str]) -> Inspection {
     let device = |name: &&str| Device { name: (*name).into(), stat: "/x/stat".into(), rotational };
     Inspection {
         mount_point: "/srv".into(),

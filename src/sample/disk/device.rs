@@ -14,7 +14,7 @@ use crate::model::job::Backing;
 use crate::model::live::{DiskLive, DiskWindow};
 use crate::model::metric::Label;
 use crate::model::outcome::DiskCondition;
-use crate::workload::devices::slots;
+use crate::workload::devices::slots_in;
 use crate::model::snapshot::{Of, Resource, ResourceClass};
 
 pub(super) struct Disk {
@@ -216,7 +216,7 @@ impl Sheet {
             .or(note);
         let leaves = leaves.iter().map(|leaf| leaf.as_str().into()).collect();
         let facts = Facts { backing, ..facts };
-        let slots = directory(roots, name).filter(|_| leaf).and_then(|dir| slots(&dir));
+        let slots = directory(roots, name).filter(|_| leaf).and_then(|dir| slots_in(&dir));
         Self { facts, media, leaf, slots, info, leaves, related, phrase, note }
     }
 
