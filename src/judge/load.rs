@@ -79,6 +79,7 @@ const TRACE: f64 = 0.01;
 /// What the sampling lane keeps of this from tick to tick.
 #[derive(Default)]
 pub struct Live {
+    tick: u64,
     disks: BTreeMap<Label, Kept>,
     lines: Vec<KnownLine>,
     line_points: Arc<Vec<Point>>,
@@ -86,6 +87,8 @@ pub struct Live {
 
 struct Kept {
     identity: Label,
+    /// Tick in which it was there.
+    seen: u64,
     utilization: Option<f64>,
     at_ceiling: Latch,
     degraded: Latch,
@@ -101,36 +104,44 @@ impl Live {
         ceilings: &Effective,
         (out, resources): (&mut Vec<Point>, &mut [Resource]),
     ) {
-        self.disks.retain(|name, kept| {
-            disks.iter().any(|disk| disk.device == *name && disk.identity == kept.identity)
-        });
+        self.tick += 1;
         for disk in disks {
             let own = ceilings.disks.get(&disk.device);
             let own = own.filter(|own| *own.identity == *disk.identity);
             if own.is_none() && !disk.spindle {
-                self.disks.remove(&disk.device);
                 continue;
             }
-            let kept = self.disks.entry(Arc::clone(&disk.device)).or_insert_with(|| Kept {
-                identity: Arc::clone(&disk.identity),
-                utilization: None,
-                at_ceiling: Latch::default(),
-                degraded: Latch::default(),
-                seconds: 0.0,
-            });
+            let kept = self.kept(disk);
             let Some(window) = &disk.window else { continue };
             if window.new {
                 kept.observe(disk, window, own);
             }
             kept.points(&disk.device, own.is_some(), out);
-            let shown = resources.iter_mut().find(|shown| *shown.device == *disk.device);
-            if let (Some(shown), Some(utilization)) =
-                (shown, kept.utilization.filter(|_| own.is_some()))
-            {
-                shown.share = Some(Ratio(utilization));
-                shown.of = Of::Ceiling;
+            let Some(utilization) = kept.utilization.filter(|_| own.is_some()) else { continue };
+            if let Some(shown) = resources.iter_mut().find(|shown| *shown.device == *disk.device) {
+                (shown.share, shown.of) = (Some(Ratio(utilization)), Of::Ceiling);
             }
         }
+        let tick = self.tick;
+        self.disks.retain(|_, kept| kept.seen == tick);
+    }
+
+    /// What is kept of a disk; anew where another bears the name.
+    fn kept(&mut self, disk: &DiskLive) -> &mut Kept {
+        let new = || Kept {
+            identity: Arc::clone(&disk.identity),
+            seen: 0,
+            utilization: None,
+            at_ceiling: Latch::default(),
+            degraded: Latch::default(),
+            seconds: 0.0,
+        };
+        let kept = self.disks.entry(Arc::clone(&disk.device)).or_insert_with(new);
+        if kept.identity != disk.identity {
+            *kept = new();
+        }
+        kept.seen = self.tick;
+        kept
     }
 
     /// What lines carry: made anew when one of them changes.
