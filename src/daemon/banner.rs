@@ -42,7 +42,7 @@ pub(super) fn print(start: &Start<'_>, out: &mut dyn Write) -> Vec<String> {
     lines.extend(column("probes", probes(start, &looks, &mut notes)));
     let mut off = reading.notes;
     off.extend(notes.iter().cloned());
-    off.push("network probes: none in this version".into());
+    off.push("network probes: none on a schedule; by hand: loadline probe throughput HOST".into());
     lines.extend(column("off", off));
     lines.extend(column("open", addresses(start.addresses)));
     lines.push(String::new());

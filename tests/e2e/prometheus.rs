@@ -92,8 +92,8 @@ fn busy_disk() {
     let daemon = Setup::config(NO_PROBES).start();
     let prometheus = Prometheus::scraping(&daemon);
     let mut fio = Command::new("fio")
-        .args(["--name=x", "--filename", &disk.device, "--rw=randrw", "--bs=64k"])
-        .args(["--ioengine=libaio", "--direct=1", "--thread", "--iodepth=32", "--time_based"])
+        .args(["--name=x", "--filename", &disk.device, "--rw=randrw", "--bs=1m"])
+        .args(["--ioengine=libaio", "--direct=1", "--thread", "--iodepth=64", "--time_based"])
         .args(["--runtime=240", "--size=256M"])
         .stdout(Stdio::null())
         .spawn()
