@@ -25,7 +25,9 @@ const UNITS: [&str; 7] = ["iops", "Bps", "bytes", "s", "percentunit", "short", "
 /// Stands for `$__rate_interval` where an expression is parsed.
 const RATE_INTERVAL: Duration = Duration::from_secs(4242);
 /// Panels whose coloured threshold is where an alert begins.
-const THRESHOLDS: [(&str, &str); 7] = [
+const THRESHOLDS: [(&str, &str); 9] = [
+    ("Headroom", "LoadlineHeadroomLow"),
+    ("Time at the ceiling", "LoadlineDiskAtCeiling"),
     ("Busy", "LoadlineDiskBusy"),
     ("Busiest disk", "LoadlineDiskBusy"),
     ("Queue", "LoadlineDiskBusyUnknownMedia"),

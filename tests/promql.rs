@@ -18,7 +18,8 @@ pub(crate) struct Known {
     pub(crate) labels: BTreeSet<&'static str>,
 }
 
-/// Every name that loadline exports, histograms by their parts, and those of the server itself.
+/// Every name that loadline exports, histograms by their parts, what the
+/// rules record, and those of the server itself.
 pub(crate) fn known_metrics() -> BTreeMap<String, Known> {
     let mut known = BTreeMap::new();
     let mut add = |name: String, counter, labels: &[&'static str]| {
@@ -36,6 +37,10 @@ pub(crate) fn known_metrics() -> BTreeMap<String, Known> {
                 add(format!("{name}_bucket"), true, &[desc.labels, &["le"]].concat());
             }
         }
+    }
+    for of in ["median1h", "median7d", "count7d"] {
+        let name = format!("loadline:probe_operations_per_second:{of}");
+        add(name, false, &["probe", "target"]);
     }
     add("up".to_owned(), false, &[]);
     add("ALERTS".to_owned(), false, &["alertname", "alertstate", "severity"]);

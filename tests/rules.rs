@@ -35,7 +35,23 @@ struct RuleFile {
 struct Group {
     #[allow(dead_code, reason = "a group without a name is refused")]
     name: String,
-    rules: Vec<Alert>,
+    #[allow(dead_code, reason = "allowed, not asked for")]
+    interval: Option<String>,
+    rules: Vec<Rule>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Rule {
+    Alert(Alert),
+    Record(Record),
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Record {
+    record: String,
+    expr: String,
 }
 
 #[derive(Deserialize)]
@@ -89,12 +105,22 @@ fn read<T: for<'a> Deserialize<'a>>(path: &Path) -> T {
     serde_yaml::from_str(&text).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
 }
 
-fn alerts() -> Vec<Alert> {
+fn rules() -> impl Iterator<Item = Rule> {
     files("alerts", ".rules.yml")
-        .iter()
-        .flat_map(|path| read::<RuleFile>(path).groups)
+        .into_iter()
+        .flat_map(|path| read::<RuleFile>(&path).groups)
         .flat_map(|group| group.rules)
+}
+
+fn alerts() -> Vec<Alert> {
+    rules()
+        .filter_map(|rule| if let Rule::Alert(alert) = rule { Some(alert) } else { None })
         .collect()
+}
+
+fn records() -> Vec<Record> {
+    let of = |rule| if let Rule::Record(record) = rule { Some(record) } else { None };
+    rules().filter_map(of).collect()
 }
 
 /// Whether an expression is empty when all is well: it compares, or asks for absence.
@@ -144,9 +170,11 @@ fn every_alert_has_a_case_that_fires_and_one_that_does_not() {
 #[test]
 fn rules_name_only_metrics_and_labels_that_are_exported() {
     let known = promql::known_metrics();
-    let found: Vec<_> = alerts()
-        .iter()
-        .flat_map(|a| promql::complaints(&a.alert, &promql::parse(&a.alert, &a.expr), &known))
+    let alerts = alerts().into_iter().map(|alert| (alert.alert, alert.expr));
+    let records = records().into_iter().map(|record| (record.record, record.expr));
+    let found: Vec<_> = alerts
+        .chain(records)
+        .flat_map(|(name, text)| promql::complaints(&name, &promql::parse(&name, &text), &known))
         .collect();
     assert!(found.is_empty(), "{}", found.join("\n"));
 }

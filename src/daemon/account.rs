@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::board::Board;
+use super::judging::Judged;
 use super::plan::{Plan, PlannedProbe};
 use crate::base::clock::Moment;
 use crate::base::fault::{Fault, FaultKind};
@@ -63,8 +64,13 @@ pub fn running(board: &Board, index: usize, now: Moment) {
     }
 }
 
-/// Takes the outcome of a probe that began at `began` and ended at `now`.
-pub fn record(board: &Board, index: usize, (began, now): (Moment, Moment), outcome: Outcome) {
+/// Takes the outcome of a probe that began at `began` and ended at `now`, and what it was judged to be.
+pub fn record(
+    board: &Board,
+    index: usize,
+    (began, now): (Moment, Moment),
+    (outcome, judged): (Outcome, Option<Judged>),
+) {
     let mut shared = board.lock();
     let Some(view) = shared.probes.get_mut(index).map(Arc::make_mut) else { return };
     if matches!(view.state, ProbeState::Running { .. }) {
@@ -90,6 +96,8 @@ pub fn record(board: &Board, index: usize, (began, now): (Moment, Moment), outco
             view.last_success = Some(now);
             merge_durations(view, &done);
             view.last = Some(Arc::new(*done));
+            view.ceiling_ratio = judged.as_ref().and_then(|judged| judged.ceiling_ratio);
+            view.verdict = judged.map(|judged| Arc::new(judged.verdict));
         }
     }
     view.runs += 1;

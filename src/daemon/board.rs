@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::plan::Plan;
 use super::state::Discard;
 use crate::base::clock::Moment;
+use crate::judge::effective::Effective;
 use crate::model::outcome::{Conditions, OwnRun, OwnRuns};
 use crate::model::snapshot::{ProbeView, TargetView};
 
@@ -20,6 +21,8 @@ pub struct Shared {
     pub plan: Option<Arc<Plan>>,
     pub conditions: Conditions,
     pub own: OwnRuns,
+    /// In force, for the sampling lane.
+    pub ceilings: Arc<Effective>,
     /// Shared with each snapshot: changed by copy, when there is something to change.
     pub probes: Vec<Arc<ProbeView>>,
     pub targets: Vec<TargetView>,
@@ -55,8 +58,8 @@ impl Shared {
         }
     }
 
-    pub fn count_discard(&mut self, discard: Discard) {
-        *self.discarded.entry(discard.label()).or_default() += 1;
+    pub fn count_discards(&mut self, discard: Discard, times: usize) {
+        *self.discarded.entry(discard.label()).or_default() += times as u64;
     }
 }
 

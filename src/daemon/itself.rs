@@ -69,7 +69,8 @@ pub static CONFIG_RELOAD_AT: Desc = Desc::gauge(
 pub static STATE_DISCARDED: Desc = Desc::counter(
     "loadline_state_discarded_total",
     &["reason"],
-    "State files that were not believed and set aside.",
+    "State files that were not believed and set aside, and ceilings in them of another machine or of \
+     another device under the same name.",
     "state file",
 );
 pub static SANDBOX: Desc = Desc::gauge(

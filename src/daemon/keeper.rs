@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::account::foreign_reply;
 use super::board::Board;
-use super::state::{FILE_NAME, State};
+use super::state::{Discard, FILE_NAME, State};
 use super::targets::hung;
 use crate::base::fault::Fault;
 use crate::model::job::{Job, Task, WIRE_VERSION};
@@ -20,11 +20,23 @@ const ASIDE: &str = "state.discarded";
 pub struct Keeper {
     pub runner: Arc<dyn Runner>,
     pub directory: PathBuf,
+    /// Id of this machine; empty where it has none.
+    pub machine: String,
 }
 
 impl Keeper {
     /// The state as it was kept; an empty one where there is none, or none that can be believed.
+    /// Ceilings of another machine are left out.
     pub fn load(&self, board: &Board) -> State {
+        let mut state = self.load_any(board);
+        if state.belongs_to(&self.machine) {
+            tracing::warn!("the state is of another machine: its ceilings are left out");
+            board.lock().count_discards(Discard::Machine, 1);
+        }
+        state
+    }
+
+    fn load_any(&self, board: &Board) -> State {
         let task = Task::Load { directory: self.directory.clone(), name: FILE_NAME.into() };
         let text = match self.ask(task) {
             Ok(Reply::Loaded { content }) => content,
@@ -37,7 +49,7 @@ impl Keeper {
         let Some(text) = text else { return State::default() };
         State::decode(&text).unwrap_or_else(|discard| {
             tracing::warn!("state file set aside as {ASIDE}: {}", discard.label());
-            board.lock().count_discard(discard);
+            board.lock().count_discards(discard, 1);
             if let Err(fault) = self.write(ASIDE, text) {
                 tracing::warn!("not set aside: {fault}");
             }

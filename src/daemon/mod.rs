@@ -3,8 +3,11 @@
 pub mod account;
 mod banner;
 pub mod board;
+mod ceilings;
 mod eye;
+pub mod host;
 pub mod itself;
+mod judging;
 mod keeper;
 pub mod peers;
 pub mod plan;
@@ -77,6 +80,8 @@ pub fn descs() -> Vec<&'static Desc> {
         .chain(crate::probe::PROBES.iter().flat_map(|kind| kind.descs.iter()))
         .chain(crate::probe::metrics::EVERY)
         .chain(crate::probe::metrics::TARGETS)
+        .chain(crate::judge::families::DESCS)
+        .chain(crate::judge::load::DESCS)
         .chain(itself::DESCS)
         .chain(crate::publish::DESCS)
         .copied()
@@ -125,7 +130,7 @@ pub fn serve(options: Options, out: &mut dyn Write) -> Result<(), StartFault> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let started = clock.now();
     let (plan, watched) = load(&options)?;
-    roots_are_there(&options.roots)?;
+    host::roots_are_there(&options.roots)?;
     let addresses = if options.listen.is_empty() {
         plan.settings.listen.clone()
     } else {
@@ -136,7 +141,7 @@ pub fn serve(options: Options, out: &mut dyn Write) -> Result<(), StartFault> {
         .map(|address| web::listen::bind(address))
         .collect::<Result<Vec<_>, Fault>>()?;
     let runner: Arc<dyn Runner> = Arc::new(ProcessRunner::new(Arc::clone(&clock)));
-    let host = host_facts(&options.roots);
+    let host = host::facts(&options.roots);
     // Until the daemon has stopped: a test under way is told.
     let _peers = peers::start(&plan.settings, &host, turn_places(&options.state))?;
     let start = banner::Start {
@@ -197,7 +202,11 @@ impl Daemon {
             clock: Arc::clone(&clock),
             halt: halt.clone(),
             stop: stop.clone(),
-            keeper: Keeper { runner: Arc::clone(&runner), directory: options.state.clone() },
+            keeper: Keeper {
+                runner: Arc::clone(&runner),
+                directory: options.state.clone(),
+                machine: host.machine_id.clone(),
+            },
             runner,
             turn_places: turn_places(&options.state),
             host_name: host.name.clone(),
@@ -369,34 +378,5 @@ impl std::fmt::Display for StartFault {
             StartFault::Config(complaint) => write!(f, "{complaint}"),
             StartFault::Other(fault) => write!(f, "{fault}"),
         }
-    }
-}
-
-/// A wrong root is found at start, not as a page without disks.
-fn roots_are_there(roots: &Roots) -> Result<(), Fault> {
-    for (path, flag, wanted) in
-        [(&roots.procfs, "--path.procfs", "diskstats"), (&roots.sysfs, "--path.sysfs", "block")]
-    {
-        let probe = path.join(wanted);
-        if let Err(error) = std::fs::metadata(&probe) {
-            let text = format!("{}: {error}; is {flag} right?", probe.display());
-            return Err(Fault { text, ..Fault::os("", &error) });
-        }
-    }
-    Ok(())
-}
-
-/// The machine, as its own files name it.
-pub fn host_facts(roots: &Roots) -> HostFacts {
-    use sysinfo::System;
-    let read = |path| crate::host::roots::attribute(&roots.proc(path));
-    HostFacts {
-        name: read("sys/kernel/hostname").or_else(|| System::host_name().ok()).unwrap_or_default(),
-        system: System::long_os_version().unwrap_or_default(),
-        kernel: read("sys/kernel/osrelease")
-            .or_else(|| System::kernel_version().ok())
-            .unwrap_or_default(),
-        cpus: std::thread::available_parallelism().map_or(1, |n| n.get()),
-        boot_id: read("sys/kernel/random/boot_id").unwrap_or_default(),
     }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::account;
 use super::board::Board;
+use super::judging;
 use super::keeper::Keeper;
 use super::plan::{Plan, PlannedProbe};
 use super::state::State;
@@ -56,6 +57,8 @@ pub struct Lane {
     pub(super) worked: Option<Moment>,
     /// For how long the gate of each target has been open.
     calm: Calm,
+    /// What the last runs were judged by.
+    pub(super) facts: judging::Memory,
 }
 
 /// Time for one open, look and answer of a healthy target.
@@ -97,13 +100,16 @@ impl Probing {
     }
 
     /// The state as a worker reads it, and a timetable for the plan.
-    fn open(&self, plan: Arc<Plan>) -> Lane {
+    pub(super) fn open(&self, plan: Arc<Plan>) -> Lane {
         let state = self.keeper.load(&self.board);
         let targets = Targets::new(Arc::clone(&self.board), &plan, &state, self.clock.now());
         let timetable = self.timetable(&plan);
         account::new_views(&self.board, &plan);
         let worked = Some(self.clock.now());
-        Lane { plan, timetable, targets, state, runs: 0, worked, calm: Calm::default() }
+        let (calm, facts) = (Calm::default(), judging::Memory::default());
+        let mut lane = Lane { plan, timetable, targets, state, runs: 0, worked, calm, facts };
+        self.check_ceilings(&mut lane);
+        lane
     }
 
     fn timetable(&self, plan: &Plan) -> Timetable {
@@ -135,8 +141,10 @@ impl Probing {
         lane.timetable = self.timetable(&plan).following(&lane.timetable, now);
         lane.calm = Calm::default();
         lane.targets.replan(&plan, now);
+        lane.facts.keep_planned(&plan);
         account::new_views(&self.board, &plan);
         lane.plan = plan;
+        self.check_ceilings(lane);
     }
 
     /// Sees how the idle gates stand that somebody waits for; not in the wake of own work, which is
@@ -198,7 +206,11 @@ impl Probing {
         } else {
             lane.timetable.ran(index, ended);
         }
-        account::record(&self.board, index, (began, ended), outcome);
+        let judged = match &outcome {
+            Outcome::Done(done) => self.judge(lane, index, done),
+            _ => None,
+        };
+        account::record(&self.board, index, (began, ended), (outcome, judged));
     }
 
     /// The guard decides on windows without own activity: there is one two samples after it.

@@ -13,6 +13,7 @@ use crate::base::clock::{Clock, Moment};
 use crate::base::fault::{Fault, FaultKind};
 use crate::base::units::Seconds;
 use crate::host::roots::Roots;
+use crate::judge::load::Live;
 use crate::model::metric::{Label, Point, push_some};
 use crate::model::outcome::Conditions;
 use crate::model::snapshot::{HostFacts, Snapshot};
@@ -70,6 +71,8 @@ pub struct Samplers {
     plan: Arc<Plan>,
     slots: Vec<Slot>,
     late: u64,
+    /// Loads against ceilings.
+    live: Live,
     /// The `process_*` families and when they were read: they are of interest by the minute.
     process: (Option<Moment>, Vec<Point>),
 }
@@ -82,7 +85,7 @@ impl Samplers {
             .iter()
             .map(|kind| Slot::new(kind, (kind.open)(roots, &plan.settings.sample)))
             .collect();
-        Self { plan, slots, late: 0, process: (None, Vec::new()) }
+        Self { plan, slots, late: 0, live: Live::default(), process: (None, Vec::new()) }
     }
 }
 
@@ -124,7 +127,10 @@ impl Sampling {
     /// Reads everything once and puts a snapshot together.
     pub fn tick(&self, samplers: &mut Samplers) -> Snapshot {
         let at = self.clock.now();
-        let own = self.board.lock().own.clone();
+        let (own, ceilings) = {
+            let shared = self.board.lock();
+            (shared.own.clone(), Arc::clone(&shared.ceilings))
+        };
         let mut all = Reading::default();
         for slot in &mut samplers.slots {
             let tick = Tick { at, own: &own };
@@ -142,11 +148,15 @@ impl Sampling {
             slot.read = self.clock.now().since(begun);
         }
         all.conditions.at = at;
+        let shown = (&mut all.points, &mut all.resources[..]);
+        samplers.live.disks(&all.disks, &ceilings, shown);
+        let lines = samplers.live.lines(std::mem::take(&mut all.lines));
         if samplers.process.0.is_none_or(|read| at.since(read).0 >= PROCESS_EVERY_SECONDS) {
             samplers.process = (Some(at), Vec::new());
             itself::process(&mut samplers.process.1, self.started);
         }
-        self.compose(samplers, all, at)
+        let ceilings = vec![Arc::clone(&ceilings.points), lines];
+        Snapshot { ceilings, ..self.compose(samplers, all, at) }
     }
 
     fn compose(&self, samplers: &Samplers, mut all: Reading, at: Moment) -> Snapshot {
@@ -167,6 +177,7 @@ impl Sampling {
             probes,
             targets,
             notes: all.notes,
+            ceilings: Vec::new(),
         }
     }
 
@@ -229,6 +240,8 @@ fn take(all: &mut Reading, slot: &mut Slot, reading: Reading, at: Moment) {
     slot.rejected += reading.rejected;
     all.points.extend(reading.points);
     all.resources.extend(reading.resources);
+    all.disks.extend(reading.disks);
+    all.lines.extend(reading.lines);
     all.notes.extend(reading.notes);
     all.dropped_devices += reading.dropped_devices;
     merge_conditions(&mut all.conditions, reading.conditions);

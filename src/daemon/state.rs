@@ -1,4 +1,4 @@
-//! What must outlive the daemon: budgets spent and stuck workers. One small, versioned,
+//! What must outlive the daemon: budgets spent, stuck workers and ceilings found. One small, versioned,
 //! checksummed file, written by a worker (its disk may hang) and read by one at start.
 
 use std::collections::BTreeMap;
@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::base::clock::Moment;
 use crate::base::units::Bytes;
 use crate::config::settings::TargetSettings;
+use crate::judge::book::Book;
 use crate::schedule::budget::Budget;
 use crate::worker::stuck::StuckRecord;
 
@@ -22,6 +23,9 @@ pub struct State {
     /// Write budget by target name.
     pub budgets: BTreeMap<String, Budget>,
     pub stuck: Vec<StuckEntry>,
+    /// Id of the machine that the ceilings are of; empty where it has none.
+    pub machine: String,
+    pub ceilings: Book,
 }
 
 /// A worker that could not be killed, and what it holds.
@@ -32,7 +36,7 @@ pub struct StuckEntry {
     pub worker: StuckRecord,
 }
 
-/// Why a state file was not believed: the `reason` of `loadline_state_discarded_total`.
+/// Why a state file, or a ceiling in it, was not believed: the `reason` of `loadline_state_discarded_total`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Discard {
     /// Not one of ours.
@@ -41,21 +45,39 @@ pub enum Discard {
     Version,
     /// Its length or checksum is wrong.
     Torn,
+    /// Another machine's: its ceilings are not this one's.
+    Machine,
+    /// A ceiling of another device or mount under the same name.
+    Device,
 }
 
 impl Discard {
-    pub const ALL: [Discard; 3] = [Discard::Foreign, Discard::Version, Discard::Torn];
+    pub const ALL: [Discard; 5] =
+        [Discard::Foreign, Discard::Version, Discard::Torn, Discard::Machine, Discard::Device];
 
     pub fn label(self) -> &'static str {
         match self {
             Discard::Foreign => "foreign",
             Discard::Version => "version",
             Discard::Torn => "torn",
+            Discard::Machine => "machine",
+            Discard::Device => "device",
         }
     }
 }
 
 impl State {
+    /// Makes it the state of `machine`; true where ceilings of another went with that.
+    pub fn belongs_to(&mut self, machine: &str) -> bool {
+        let known = !self.machine.is_empty() && !machine.is_empty();
+        let foreign = known && self.machine != machine && !self.ceilings.is_empty();
+        if foreign {
+            self.ceilings = Book::default();
+        }
+        machine.clone_into(&mut self.machine);
+        foreign
+    }
+
     /// The budget of a target; a full one where none was kept.
     pub fn budget(&mut self, target: &TargetSettings, now: Moment) -> &mut Budget {
         let budget = self
@@ -127,6 +149,10 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::base::units::Seconds;
+    use crate::judge::book::{Entry, Of, Resource, Way};
+    use crate::model::job::{Job, LINE_BYTES_MAX, Task, WIRE_VERSION};
+    use crate::model::verdict::{Persistence, Trust, Unit};
 
     fn some() -> State {
         let mut state = State::default();
@@ -146,6 +172,62 @@ mod tests {
         for end in 0..text.len() {
             assert!(State::decode(&text[..end]).is_err(), "cut at {end}");
         }
+    }
+
+    /// Ceilings of so many disks, each text as long as it gets.
+    fn full() -> Book {
+        let mut book = Book::default();
+        for n in 0..200 {
+            let of = Of {
+                resource: Resource::Disk(format!("nvme{n}c10n10")),
+                way: Way::Write,
+                unit: Unit::OperationsPerSecond,
+            };
+            book.learn(Entry {
+                of,
+                identity: "\"".repeat(300),
+                by: "b".repeat(300),
+                value: 1e6 / 3.0,
+                trust: Trust::Knee,
+                kind: Persistence::Sustained,
+                short_stroke: false,
+                block: Bytes(u64::MAX),
+                depth: 1e6 / 3.0,
+                latency: Seconds(1.0 / 3.0),
+                source: "s".repeat(300),
+                at: Some(1_700_000_000.0 + 1.0 / 3.0),
+            });
+        }
+        book
+    }
+
+    #[test]
+    fn ceilings_of_another_machine_are_not_this_ones() {
+        let mut state = State { ceilings: full(), ..some() };
+        assert!(!state.belongs_to("a"), "nobody said whose they are");
+        assert!(!state.belongs_to("a") && !state.ceilings.is_empty());
+        let mut moved = State::decode(&state.encode()).unwrap();
+        assert!(moved.belongs_to("b") && moved.ceilings.is_empty());
+        assert_eq!((moved.machine.as_str(), moved.budgets.len()), ("b", 1));
+        assert!(!state.belongs_to("") && !state.ceilings.is_empty(), "no id, no word");
+    }
+
+    #[test]
+    fn the_largest_state_fits_a_line_to_the_worker_that_saves_it() {
+        let mut state = State { ceilings: full(), machine: "m".repeat(32), ..State::default() };
+        for n in 0..64 {
+            let budget = Budget::new(Bytes(u64::MAX / 3), Moment::default());
+            state.budgets.insert(format!("{n:064}"), budget);
+        }
+        let task = Task::Save {
+            directory: "/var/lib/loadline".into(),
+            name: FILE_NAME.into(),
+            content: state.encode(),
+        };
+        let job = Job { v: WIRE_VERSION, polite: false, task };
+        let length = serde_json::to_string(&job).unwrap().len();
+        assert!(length < LINE_BYTES_MAX, "{length}");
+        assert_eq!(State::decode(&state.encode()), Ok(state));
     }
 
     #[test]

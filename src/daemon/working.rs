@@ -130,6 +130,7 @@ impl Probing {
             Ok(_) => Err(account::foreign_reply()),
         };
         lane.targets.inspected(target, answer, now);
+        self.check_ceilings(lane);
         let remaining = lane.state.remaining(settings, now);
         account::show_target(&self.board, target, lane.targets.inspection(target), remaining);
         if lane.targets.must_give_back(target, &plan.settings.guard) {

@@ -172,6 +172,33 @@ pub fn identity(dir: &Path) -> Option<String> {
         .find(|text| !text.is_empty())
 }
 
+/// What tells a disk from another that bears its name: [`identity`], else the number that the kernel
+/// gave it in this boot and its size. `None` where there is neither. At most 64 plain characters: what
+/// is longer (of NVMe often) keeps its beginning and a checksum.
+pub fn told_by(
+    identity: Option<&str>,
+    sequence: Option<u64>,
+    size: Option<Bytes>,
+) -> Option<String> {
+    let numbered = || Some(format!("disk {} of {} bytes", sequence?, size?.0));
+    let text = identity.map(str::to_owned).or_else(numbered)?;
+    let plain: String =
+        text.chars().map(|c| if c.is_ascii_graphic() || c == ' ' { c } else { '_' }).collect();
+    let plain = plain.replace(['"', '\\'], "_");
+    Some(match plain.get(..48).filter(|_| plain.len() > 64) {
+        Some(begin) => format!("{begin} {:08x}", crc32fast::hash(text.as_bytes())),
+        None => plain,
+    })
+}
+
+/// [`told_by`] of a device as it is now.
+pub fn told(roots: &Roots, name: &str) -> Option<String> {
+    let dir = directory(roots, name)?;
+    let number = |relative: &str| attribute(&dir.join(relative))?.parse::<u64>().ok();
+    let size = number("size").map(|sectors| Bytes(sectors.saturating_mul(512)));
+    told_by(identity(&dir).as_deref(), number("diskseq"), size)
+}
+
 /// Why sysfs can't be asked about a device that it has; what was known of it then still holds.
 pub fn refusal(roots: &Roots, name: &str) -> Option<Fault> {
     asked(&directory(roots, name)?.join("size")).err()

@@ -25,6 +25,7 @@ pub struct Capacity {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LinkFacts {
     pub capacity: Option<Capacity>,
+    pub mtu: Option<u32>,
     /// One direction at a time: both share the line.
     pub half_duplex: bool,
     /// `full`, `half`, or empty where it can't be known.
@@ -50,6 +51,7 @@ pub fn facts(net: &Path, name: &OsStr, declared: &Declared) -> LinkFacts {
     let bond = master_of(net, name).filter(|(_, kind)| *kind == MasterKind::Bond);
     LinkFacts {
         capacity: capacity(net, name, declared, STACK_MAX),
+        mtu: attribute(&own.join("mtu")).and_then(|mtu| mtu.parse().ok()),
         half_duplex: duplex.as_deref() == Some("half"),
         duplex: duplex.unwrap_or_default(),
         bond: bond.map(|(name, _)| name.to_string_lossy().into_owned()).unwrap_or_default(),

@@ -8,7 +8,7 @@ use crate::model::path::{DeclaredPath, Encapsulation};
 use crate::model::verdict::{Ceiling, Persistence, Trust, Unit};
 
 /// A measurement above this times a ceiling shows that the ceiling is none.
-const BEYOND: f64 = 1.05;
+pub const BEYOND: f64 = 1.05;
 const LINK: &str = "link";
 const MTU_DEFAULT: u32 = 1500;
 const MTU_JUMBO: u32 = 9000;
@@ -204,6 +204,16 @@ pub fn learned(facts: &Facts, unit: Unit) -> Option<&Ceiling> {
         .iter()
         .filter(|ceiling| ceiling.unit == unit && ceiling.direction == direction(facts))
         .max_by(|a, b| a.trust.cmp(&b.trust).then(when(a).total_cmp(&when(b))))
+}
+
+/// How much of `ceiling` a run reached.
+pub fn share(facts: &Facts, ceiling: &Ceiling) -> Option<f64> {
+    let reached = match ceiling.unit {
+        _ if ceiling.resource == LINK => link_load(facts).map(|(bytes, _)| bytes),
+        Unit::BytesPerSecond => facts.bytes(),
+        Unit::OperationsPerSecond => facts.operations(),
+    };
+    Some(reached? / ceiling.value).filter(|share| share.is_finite())
 }
 
 pub fn direction(facts: &Facts) -> &'static str {

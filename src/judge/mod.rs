@@ -2,9 +2,14 @@
 //! verdicts out.
 
 pub mod advice;
+pub mod book;
 pub mod ceilings;
 pub mod confidence;
+pub mod effective;
 pub mod facts;
+pub mod families;
 pub mod from_outcome;
+pub mod learn;
 pub mod limits;
+pub mod load;
 pub mod set;

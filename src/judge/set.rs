@@ -15,17 +15,7 @@ pub struct Judged {
 
 /// Judges all of `runs`, each in the light of the others.
 pub fn judge_all(mut runs: Vec<Run>) -> Judged {
-    for index in 0..runs.len() {
-        let (sequential, others) = (sequential_read(&runs, index), other_blocks(&runs, index));
-        let known = &mut runs[index].facts.known;
-        known.sequential_read_bytes_per_second =
-            known.sequential_read_bytes_per_second.or(sequential);
-        for other in others {
-            if !known.other_blocks.contains(&other) {
-                known.other_blocks.push(other);
-            }
-        }
-    }
+    tell_each_other(&mut runs);
     let runs: Vec<(Run, Verdict)> = runs
         .into_iter()
         .map(|run| {
@@ -35,6 +25,21 @@ pub fn judge_all(mut runs: Vec<Run>) -> Judged {
         .collect();
     let advice = advice::advise(&runs);
     Judged { runs, advice }
+}
+
+/// Adds to what is known of each run what the others on the same backing say.
+pub fn tell_each_other(runs: &mut [Run]) {
+    for index in 0..runs.len() {
+        let (sequential, others) = (sequential_read(runs, index), other_blocks(runs, index));
+        let known = &mut runs[index].facts.known;
+        known.sequential_read_bytes_per_second =
+            known.sequential_read_bytes_per_second.or(sequential);
+        for other in others {
+            if !known.other_blocks.contains(&other) {
+                known.other_blocks.push(other);
+            }
+        }
+    }
 }
 
 /// The same things under both: what one says is true of the other.

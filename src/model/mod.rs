@@ -3,6 +3,7 @@
 pub mod evidence;
 pub mod job;
 pub mod link;
+pub mod live;
 pub mod load;
 pub mod metric;
 pub mod outcome;

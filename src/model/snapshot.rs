@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::metric::Point;
 use super::outcome::{Done, Skip};
+use super::verdict::Verdict;
 use crate::base::clock::Moment;
 use crate::base::fault::FaultKind;
 use crate::base::stats::Histogram;
@@ -15,6 +16,8 @@ pub struct Snapshot {
     pub at: Moment,
     /// What the samplers say; withheld, like all that probes say, when the snapshot is stale.
     pub points: Vec<Point>,
+    /// Ceilings: points that change seldom, and are shared until they do.
+    pub ceilings: Vec<Arc<Vec<Point>>>,
     /// What loadline says of itself; always served.
     pub itself: Vec<Point>,
     pub host: HostFacts,
@@ -33,6 +36,8 @@ pub struct HostFacts {
     pub kernel: String,
     pub cpus: usize,
     pub boot_id: String,
+    /// Of the installation (machine-id(5)); empty where there is none.
+    pub machine_id: String,
 }
 
 /// A disk or a link, as the page shows it.
@@ -44,8 +49,20 @@ pub struct Resource {
     pub facts: String,
     /// The live load in one phrase per direction; empty before the first window.
     pub load: Vec<(&'static str, String)>,
-    /// Share of time busy, or of the line rate used; `None` where it can't be known.
+    /// `None` where it can't be known.
     pub share: Option<Ratio>,
+    pub of: Of,
+}
+
+/// What a resource's share is a share of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Of {
+    /// Time in which one spindle had something to do.
+    #[default]
+    Time,
+    LineRate,
+    /// What the disk was measured to give.
+    Ceiling,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,6 +103,10 @@ pub struct ProbeView {
     pub last_run_seconds: Option<Seconds>,
     pub last_success: Option<Moment>,
     pub last: Option<Arc<Done>>,
+    /// Of `last`; `None` where it measured nothing to judge.
+    pub verdict: Option<Arc<Verdict>>,
+    /// Result of `last` / the ceiling that bound it.
+    pub ceiling_ratio: Option<f64>,
     /// Durations of all runs since start.
     pub reads: Arc<Histogram>,
     pub writes: Arc<Histogram>,
@@ -99,6 +120,11 @@ impl ProbeView {
         let at = self.last_success?;
         let last = self.last.as_ref()?;
         (now.since(at).0 <= 3.0 * self.every.0).then_some(last)
+    }
+
+    /// The verdict on a result that is still published.
+    pub fn fresh_verdict(&self, now: Moment) -> Option<&Verdict> {
+        self.fresh(now).and(self.verdict.as_deref())
     }
 }
 

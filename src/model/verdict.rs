@@ -116,6 +116,15 @@ pub enum Persistence {
     Burst,
 }
 
+impl Persistence {
+    pub fn label(self) -> &'static str {
+        match self {
+            Persistence::Sustained => "sustained",
+            Persistence::Burst => "burst",
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Unit {

@@ -17,6 +17,7 @@ use flate2::write::GzEncoder;
 
 use crate::base::clock::Moment;
 use crate::base::units::Seconds;
+use crate::judge::families;
 use crate::model::metric::{Desc, Point};
 use crate::model::snapshot::Snapshot;
 use crate::probe;
@@ -124,7 +125,10 @@ impl Published {
         let flag = Point::number(&STALE, &[], f64::from(u8::from(stale)));
         let points: &[Point] = if stale { &[] } else { &snapshot.points };
         let probes = if stale { Vec::new() } else { probe_points(snapshot) };
-        let all = snapshot.itself.iter().chain(points).chain(&probes).chain([&flag]);
+        let ceilings: &[Arc<Vec<Point>>] = if stale { &[] } else { &snapshot.ceilings };
+        let ceilings = ceilings.iter().flat_map(|points| points.iter());
+        let all = snapshot.itself.iter().chain(points).chain(ceilings).chain(&probes);
+        let all = all.chain([&flag]);
         let exposition = metrics::render(all);
         if let Some(example) = &exposition.refused.example
             && !self.complained.swap(true, Ordering::Relaxed)
@@ -163,6 +167,7 @@ fn probe_points(snapshot: &Snapshot) -> Vec<Point> {
     let mut points = Vec::with_capacity(64 * snapshot.probes.len());
     for view in &snapshot.probes {
         probe::metrics::points(view, snapshot.at, &mut points);
+        families::verdict(view, snapshot.at, &mut points);
     }
     for target in &snapshot.targets {
         probe::metrics::target_points(target, &mut points);

@@ -7,7 +7,10 @@ use crate::base::clock::Moment;
 use crate::base::fault::FaultKind;
 use crate::base::units::Rate;
 use crate::model::outcome::{Direction, Done, Flags, Measured, per_second};
-use crate::model::snapshot::{HistoryEntry, HostFacts, ProbeState, ProbeView, Resource, Snapshot};
+use crate::model::snapshot::{
+    HistoryEntry, HostFacts, Of, ProbeState, ProbeView, Resource, Snapshot,
+};
+use crate::model::verdict::{Limit, Verdict};
 
 /// Entries of a probe's history: the newest, and failures among the older.
 const HISTORY_NEWEST: usize = 3;
@@ -55,12 +58,22 @@ struct ProbeRow<'a> {
     /// Older than three intervals: shown, but no longer published.
     old: bool,
     results: Vec<ResultRow>,
+    verdict: Option<VerdictRow<'a>>,
     weak: Vec<&'static str>,
     unknown: String,
     counts: String,
     /// `3 x full: make room ...`
     faults: Vec<String>,
     history: Vec<EntryRow<'a>>,
+}
+
+struct VerdictRow<'a> {
+    limit: &'static str,
+    text: &'a str,
+    because: String,
+    /// How sure it is, and what came nearest.
+    sure: String,
+    advice: Option<&'static str>,
 }
 
 struct ResultRow {
@@ -110,7 +123,11 @@ fn resource(resource: &Resource) -> ResourceRow<'_> {
         facts: &resource.facts,
         load: &resource.load,
         share: resource.share.map(|s| (s.to_string(), (s.0 * 100.0).clamp(0.0, 100.0))),
-        of: if is_link(resource) { "of line rate" } else { "busy" },
+        of: match resource.of {
+            Of::Time => "busy",
+            Of::LineRate => "of line rate",
+            Of::Ceiling => "of its ceiling",
+        },
     }
 }
 
@@ -142,6 +159,7 @@ fn probe_row(probe: &ProbeView, now: Moment) -> ProbeRow<'_> {
         age,
         old: probe.fresh(now).is_none(),
         results: probe.last.as_deref().map(results).unwrap_or_default(),
+        verdict: probe.verdict.as_deref().map(verdict),
         weak: probe.last.as_deref().map(|done| weak(&done.flags)).unwrap_or_default(),
         unknown: probe.last.as_deref().map(|done| unknown(&done.flags)).unwrap_or_default(),
         counts: format!("{} runs, {failures} failed, {skips} skipped", probe.runs),
@@ -179,6 +197,23 @@ fn results(done: &Done) -> Vec<ResultRow> {
     legs.flat_map(|leg| [row(leg, &leg.reads, "read"), row(leg, &leg.writes, "write")])
         .flatten()
         .collect()
+}
+
+fn verdict(verdict: &Verdict) -> VerdictRow<'_> {
+    let rivals = verdict.rivals.iter().map(|rival| rival.limit.words());
+    let rivals = rivals.collect::<Vec<_>>().join(", ");
+    let sure = match (verdict.limit, rivals.is_empty()) {
+        (Limit::Unknown, _) => String::new(),
+        (_, true) => format!("confidence {:.2}", verdict.confidence),
+        (_, false) => format!("confidence {:.2}; next {rivals}", verdict.confidence),
+    };
+    VerdictRow {
+        limit: verdict.limit.words(),
+        text: &verdict.text,
+        because: verdict.because.join("; "),
+        sure,
+        advice: verdict.advice,
+    }
 }
 
 /// A quantile that the run had too few operations for isn't there.
@@ -221,178 +256,4 @@ fn history<'a>(entries: &'a [HistoryEntry], now: Moment) -> Vec<EntryRow<'a>> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::{sync::Arc, time::Duration};
-
-    use super::*;
-    use crate::base::units::{Bytes, Ratio, Seconds};
-    use crate::model::job::{Access, EngineKind, Profile};
-    use crate::model::outcome::Skip;
-    use crate::model::snapshot::ResourceClass;
-
-    fn at(seconds: u64) -> Moment {
-        Moment::default().plus(Duration::from_secs(1_700_000_000 + seconds))
-    }
-
-    fn leg() -> Measured {
-        let direction = |operations: u64, latency: Vec<(f64, Seconds)>| Direction {
-            operations,
-            bytes: Bytes(operations * 4096),
-            latency,
-            ..Direction::default()
-        };
-        let both = vec![(0.5, Seconds(0.021)), (0.99, Seconds(0.088))];
-        Measured {
-            profile: Profile {
-                name: "rand_rw".into(),
-                access: Access::Random,
-                reads: Ratio(0.7),
-                block: Bytes(4096),
-                depth: 4,
-                jobs: 2,
-                runtime: Seconds(10.0),
-                ramp: Seconds(0.0),
-                bytes_max: Bytes(1 << 30),
-                operations_max: None,
-                span: None,
-                sync: false,
-                flush: false,
-                direct: true,
-            },
-            engine: EngineKind::IoUring,
-            engine_reason: String::new(),
-            direct: true,
-            elapsed: Seconds(10.0),
-            reads: direction(2040, both),
-            writes: direction(880, vec![(0.5, Seconds(0.009))]),
-            flush: None,
-            seed: 1,
-            rates: Vec::new(),
-            steady: Some(true),
-            errors: 0,
-            short_operations: 0,
-        }
-    }
-
-    fn probe() -> ProbeView {
-        let done = Done {
-            legs: vec![leg()],
-            flags: Flags { direct: Some(true), contended: Some(true), ..Flags::default() },
-            ..Done::default()
-        };
-        let entry = |ago: u64, ok, text: &str| HistoryEntry {
-            at: at(100_000 - ago),
-            ok,
-            text: text.into(),
-        };
-        ProbeView {
-            name: "fast".into(),
-            kind: "disk",
-            target: "srv".into(),
-            summary: "rand_rw 4 KiB, 70/30, 2 jobs x depth 4".into(),
-            every: Seconds(3600.0),
-            next_due: Some(at(100_240)),
-            runs: 12,
-            failures: [(FaultKind::Full, 1)].into(),
-            skips: [(Skip::Busy, 3)].into(),
-            last_success: Some(at(99_988)),
-            last: Some(Arc::new(done)),
-            history: vec![
-                entry(12, true, "292/s, p50 21 ms"),
-                entry(3612, true, "290/s, p50 21 ms"),
-                entry(7212, true, "291/s, p50 21 ms"),
-                entry(10_812, true, "fourth, a success"),
-                entry(14_412, false, "full: 4 MiB of 64 MiB written"),
-            ],
-            ..ProbeView::default()
-        }
-    }
-
-    fn sample() -> Snapshot {
-        let resource = |device: &str, class, facts: &str, share| Resource {
-            device: device.into(),
-            class,
-            facts: facts.into(),
-            load: vec![
-                ("read", "204/s, 816 KiB/s, 9.1 ms".into()),
-                ("write", "88/s, 352 KiB/s, 21 ms".into()),
-            ],
-            share,
-        };
-        Snapshot {
-            at: at(100_000),
-            host: HostFacts {
-                name: "storage1".into(),
-                system: "Debian 12".into(),
-                kernel: "6.1.0".into(),
-                cpus: 8,
-                ..HostFacts::default()
-            },
-            resources: vec![
-                resource("sdb", ResourceClass::Disk, "hdd, mq-deadline", Some(Ratio(0.71))),
-                resource("eth0", ResourceClass::Link, "speed unknown", None),
-                resource("eth1", ResourceClass::Link, "1 Gbit/s", Some(Ratio(0.12))),
-            ],
-            probes: [probe(), ProbeView { name: "new".into(), ..ProbeView::default() }]
-                .map(Arc::new)
-                .to_vec(),
-            notes: vec!["eth0: speed unknown, link alert off: set links.eth0.rate".into()],
-            ..Snapshot::default()
-        }
-    }
-
-    #[test]
-    fn numbers_have_units_and_ages() {
-        let page = render(&sample(), false);
-        for text in [
-            "204/s</td><td>816 KiB/s</td><td>21 ms</td><td>88 ms</td>",
-            "88/s</td><td>352 KiB/s</td><td>9.0 ms</td><td>too few</td>",
-            "<th>12 s ago</th>",
-            "next in 4 min",
-            "12 runs, 1 failed, 3 skipped",
-            "others used the device",
-            "unknown: prefilled, steady, cached, cpu limited, throttled, short",
-            "width:71%",
-            "As of 2023-11-16 02:00:00 UTC",
-        ] {
-            assert!(page.contains(text), "{text} in\n{page}");
-        }
-    }
-
-    #[test]
-    fn a_failure_outlives_successes_and_has_advice() {
-        let page = render(&sample(), false);
-        assert!(page.contains("full: 4 MiB of 64 MiB written"));
-        assert!(!page.contains("fourth, a success"));
-        assert!(page.contains(FaultKind::Full.advice()));
-    }
-
-    #[test]
-    fn a_result_too_old_to_publish_says_so() {
-        let mut old = sample();
-        Arc::make_mut(&mut old.probes[0]).every = Seconds(3.0);
-        assert!(render(&old, false).contains("12 s ago: too old to publish"));
-    }
-
-    #[test]
-    fn whatever_a_host_calls_its_things_is_text_and_no_markup() {
-        let evil = "<script>alert(1)</script>\" onload='x'&amp;\u{0}\u{202e}";
-        let mut snapshot = sample();
-        snapshot.host.name = evil.into();
-        snapshot.resources[0].device = evil.into();
-        snapshot.resources[0].facts = evil.into();
-        snapshot.resources[0].load[0].1 = evil.into();
-        let probe = Arc::make_mut(&mut snapshot.probes[0]);
-        (probe.name, probe.target, probe.summary) = (evil.into(), evil.into(), evil.into());
-        probe.history[0].text = evil.into();
-        snapshot.notes.push(evil.into());
-        let page = render(&snapshot, false);
-        assert!(!page.contains("<script") && !page.contains("onload='"), "{page}");
-    }
-
-    #[test]
-    fn nothing_known_is_still_a_page() {
-        let page = render(&Snapshot::default(), true);
-        assert!(page.contains("Waiting for the first reading.") && page.ends_with("</html>"));
-    }
-}
+mod tests;

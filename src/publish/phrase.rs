@@ -4,7 +4,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use crate::base::clock::Moment;
 use crate::base::units::Seconds;
-use crate::model::snapshot::{ProbeState, Resource, ResourceClass, Snapshot};
+use crate::model::snapshot::{Of, ProbeState, Resource, ResourceClass, Snapshot};
 
 /// How the host is, in one sentence, and how bad that is.
 pub(super) fn sentence(snapshot: &Snapshot, stale: bool) -> (&'static str, String) {
@@ -33,8 +33,8 @@ pub(super) fn sentence(snapshot: &Snapshot, stale: bool) -> (&'static str, Strin
     if !failed.is_empty() {
         said.push(format!("last run without a result: {}", failed.join(", ")));
     }
-    said.extend(busiest(&snapshot.resources, ResourceClass::Disk, "is busy", "of the time"));
-    said.extend(busiest(&snapshot.resources, ResourceClass::Link, "carries", "of its line rate"));
+    said.extend(busiest(&snapshot.resources, ResourceClass::Disk));
+    said.extend(busiest(&snapshot.resources, ResourceClass::Link));
     let unknown = snapshot.resources.iter().filter(|r| r.share.is_none() && is_link(r));
     let unknown: Vec<_> = unknown.map(|r| format!("the rate of {} is unknown", r.device)).collect();
     said.extend(unknown);
@@ -44,9 +44,14 @@ pub(super) fn sentence(snapshot: &Snapshot, stale: bool) -> (&'static str, Strin
     (mood, said.join("; "))
 }
 
-fn busiest(all: &[Resource], class: ResourceClass, verb: &str, of: &str) -> Option<String> {
+fn busiest(all: &[Resource], class: ResourceClass) -> Option<String> {
     let known = all.iter().filter(|r| r.class == class).filter_map(|r| Some((r, r.share?)));
     let (resource, share) = known.max_by(|a, b| a.1.0.total_cmp(&b.1.0))?;
+    let (verb, of) = match resource.of {
+        Of::Time => ("is busy", "of the time"),
+        Of::LineRate => ("carries", "of its line rate"),
+        Of::Ceiling => ("gives", "of its ceiling"),
+    };
     Some(format!("{} {verb} {share} {of}", resource.device))
 }
 
@@ -103,6 +108,7 @@ mod tests {
             facts: String::new(),
             load: Vec::new(),
             share: share.map(Ratio),
+            of: if class == ResourceClass::Link { Of::LineRate } else { Of::Time },
         };
         let probe = ProbeView { name: "fast".into(), target: "srv".into(), ..ProbeView::default() };
         Snapshot {
@@ -123,6 +129,9 @@ mod tests {
         let expected = "sdb is busy 71.0 % of the time; eth1 carries 12.0 % of its line rate; \
                         the rate of eth0 is unknown";
         assert_eq!(sentence(&sample(), false), ("ok", expected.to_owned()));
+        let mut measured = sample();
+        measured.resources[1].of = Of::Ceiling;
+        assert!(sentence(&measured, false).1.starts_with("sdb gives 71.0 % of its ceiling; "));
     }
 
     #[test]

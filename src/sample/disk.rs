@@ -225,8 +225,7 @@ impl Table {
         let followed = self.is_followed(&sheet);
         match self.entries.get_mut(name) {
             Some(Entry::Disk(disk)) if followed => {
-                disk.sheet = sheet;
-                disk.facts_at = at;
+                disk.know(sheet, at);
             }
             Some(Entry::Ignored(ignored)) if !followed => {
                 *ignored = Ignored::new(&self.roots, &sheet, at);
@@ -274,6 +273,7 @@ impl Table {
             disk.notes(&mut out.notes);
             if disk.sheet.is_leaf() {
                 out.resources.push(disk.resource());
+                out.disks.push(disk.live());
             }
         }
     }

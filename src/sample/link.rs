@@ -25,8 +25,9 @@ use crate::host::link_class::{LinkClass, class, is_line};
 use crate::host::link_facts::{Declared, LinkFacts, facts};
 use crate::host::links::{LinkLine, is_own_network, net_directory, parse, text_of};
 use crate::host::roots::{KeptFile, Roots};
+use crate::model::live::KnownLine;
 use crate::model::load::{FlowLoad, LinkLoad};
-use crate::model::snapshot::{Resource, ResourceClass};
+use crate::model::snapshot::{Of, Resource, ResourceClass};
 
 pub static KIND: Kind = Kind {
     name: "link",
@@ -226,6 +227,7 @@ impl Links {
         } else {
             families::push(track, &counters, out);
         }
+        out.lines.extend(line_of(track));
         out.resources.push(resource(track));
         out.notes.extend(note(track));
     }
@@ -266,6 +268,7 @@ impl Links {
                 ("transmit", total(|l| l.transmit).to_string()),
             ],
             share: None,
+            of: Of::LineRate,
         });
     }
 
@@ -277,6 +280,20 @@ impl Links {
             track.absences < ABSENCES_MAX
         });
     }
+}
+
+/// `None` while the rate of its line or its MTU isn't known.
+fn line_of(track: &Track) -> Option<KnownLine> {
+    let facts = track.facts.as_ref()?;
+    let capacity = facts.capacity?;
+    Some(KnownLine {
+        device: track.name.clone(),
+        receive: capacity.receive,
+        transmit: capacity.transmit,
+        declared: capacity.declared,
+        mtu: facts.mtu?,
+        tagged: track.class == LinkClass::Vlan,
+    })
 }
 
 fn resource(track: &Track) -> Resource {
@@ -292,6 +309,7 @@ fn resource(track: &Track) -> Resource {
             .filter_map(|(direction, rate)| Some((direction, rate?)))
             .collect(),
         share: track.share(),
+        of: Of::LineRate,
     }
 }
 

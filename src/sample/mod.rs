@@ -5,6 +5,7 @@ use crate::base::clock::Moment;
 use crate::base::fault::Fault;
 use crate::config::settings::SampleSettings;
 use crate::host::roots::Roots;
+use crate::model::live::{DiskLive, KnownLine};
 use crate::model::metric::{Desc, Point};
 use crate::model::outcome::{Conditions, OwnRuns};
 use crate::model::snapshot::Resource;
@@ -22,6 +23,9 @@ pub struct Tick<'a> {
 pub struct Reading {
     pub points: Vec<Point>,
     pub resources: Vec<Resource>,
+    /// Leaf disks and known lines, to be set against ceilings.
+    pub disks: Vec<DiskLive>,
+    pub lines: Vec<KnownLine>,
     /// For the guard.
     pub conditions: Conditions,
     /// What can't be known, and how to change that: `eth0: speed unknown, ... set links.eth0.rate`.

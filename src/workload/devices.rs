@@ -91,7 +91,11 @@ pub fn is_zoned(device: &Device) -> bool {
 /// Requests that a disk takes at once: what its queues have tags for (block/blk-mq-sysfs.c), and of
 /// SCSI what the disk was found to bear. `None` where its driver tells neither.
 pub fn slots(device: &Device) -> Option<u32> {
-    let dir = device.stat.parent()?;
+    slots_in(device.stat.parent()?)
+}
+
+/// [`slots`] of the device whose directory in sysfs this is.
+pub fn slots_in(dir: &Path) -> Option<u32> {
     let number = |path: &Path| roots::attribute(path)?.parse::<u32>().ok();
     let tags = |queue: String| number(&dir.join("mq").join(queue).join("nr_tags"));
     let queues = entries(&dir.join("mq"));

@@ -20,7 +20,7 @@ pub(super) fn about(
     path: &DeclaredPath,
 ) -> Vec<(String, String)> {
     let resources = look(roots, settings);
-    let host = daemon::host_facts(roots);
+    let host = daemon::host::facts(roots);
     let mut lines = vec![("machine".to_owned(), machine(&host))];
     for (target, inspection) in places {
         let declared = backing_in_words(&target.backing);
@@ -95,6 +95,7 @@ mod tests {
     use super::*;
     use crate::base::units::{Bytes, GIB};
     use crate::model::job::Backing;
+    use crate::model::snapshot::Of;
 
     fn inspection(filesystem: &str, devices: Vec<Device>) -> Inspection {
         Inspection {
@@ -126,6 +127,7 @@ mod tests {
             facts: "hdd, 7200 rpm".into(),
             load: Vec::new(),
             share: None,
+            of: Of::default(),
         };
         let resources =
             [resource("sdb", ResourceClass::Disk), resource("sdc", ResourceClass::Link)];

@@ -119,3 +119,13 @@ fn case_029_without_sysfs_only_clear_names_are_parts() {
     assert_eq!(Facts::guessed("loop120").class, Class::Loop);
     assert_eq!(Facts::guessed("ram0").class, Class::Ram);
 }
+
+#[test]
+fn disks_are_told_apart_by_what_they_say_else_by_number_and_size() {
+    let told = |identity: Option<&str>| told_by(identity, Some(7), Some(Bytes(512)));
+    assert_eq!(told(Some("naa.5000")), Some("naa.5000".into()));
+    assert_eq!(told(None), Some("disk 7 of 512 bytes".into()));
+    assert_eq!(told_by(None, None, Some(Bytes(512))), None);
+    let [a, b] = ["a", "b"].map(|end| told(Some(&format!("{}\"{end}", "x".repeat(80)))).unwrap());
+    assert!(a != b && a.len() <= 64 && !a.contains('"'), "{a} {b}");
+}

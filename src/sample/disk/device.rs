@@ -6,14 +6,16 @@ use super::track::{Track, Window};
 use crate::base::clock::Moment;
 use crate::base::units::{Bytes, Ratio, Seconds};
 use crate::config::settings::{Media, SampleSettings};
-use crate::host::block::{Class, Facts, directory, entries, refusal};
+use crate::host::block::{Class, Facts, directory, entries, refusal, told_by};
 use crate::host::roots::{KeptNumber, Roots};
 use crate::host::topology::under_device;
 use crate::host::transport::nvme_paths;
 use crate::model::job::Backing;
+use crate::model::live::{DiskLive, DiskWindow};
 use crate::model::metric::Label;
 use crate::model::outcome::DiskCondition;
-use crate::model::snapshot::{Resource, ResourceClass};
+use crate::workload::devices::slots_in;
+use crate::model::snapshot::{Of, Resource, ResourceClass};
 
 pub(super) struct Disk {
     pub(super) track: Track,
@@ -23,6 +25,8 @@ pub(super) struct Disk {
     pub(super) admitted: bool,
     /// Ticks in a row that didn't list it.
     pub(super) absent: u32,
+    /// Tells it from another under its name.
+    identity: Label,
     sequence: KeptNumber,
     known_sequence: Option<u64>,
 }
@@ -32,7 +36,17 @@ impl Disk {
         let dir = directory(roots, sheet.name()).unwrap_or_default();
         let mut sequence = KeptNumber::new(dir.join("diskseq"));
         let known_sequence = sequence.read();
-        Self { track, sheet, facts_at: at, admitted: false, absent: 0, sequence, known_sequence }
+        let identity = told(&sheet, known_sequence);
+        Self {
+            track,
+            sheet,
+            facts_at: at,
+            admitted: false,
+            absent: 0,
+            identity,
+            sequence,
+            known_sequence,
+        }
     }
 
     pub(super) fn label(&self) -> &Label {
@@ -86,7 +100,32 @@ impl Disk {
             facts: self.sheet.phrase.clone(),
             load,
             share: share.filter(|_| self.sheet.rotational() == Some(true)),
+            of: Of::Time,
         }
+    }
+
+    /// What is set against ceilings.
+    pub(super) fn live(&self) -> DiskLive {
+        let window = self.window().map(|w| DiskWindow {
+            load: w.load,
+            busy: w.busy,
+            timed: w.timed,
+            new: self.track.is_new(),
+        });
+        DiskLive {
+            device: Arc::clone(self.label()),
+            identity: Arc::clone(&self.identity),
+            spindle: self.sheet.rotational() == Some(true),
+            slots: self.sheet.slots,
+            window,
+        }
+    }
+
+    /// Takes what was read of it again.
+    pub(super) fn know(&mut self, sheet: Sheet, at: Moment) {
+        self.identity = told(&sheet, self.known_sequence);
+        self.sheet = sheet;
+        self.facts_at = at;
     }
 
     /// What can't be known of it, and how to change that.
@@ -108,11 +147,18 @@ impl Disk {
     }
 }
 
+fn told(sheet: &Sheet, sequence: Option<u64>) -> Label {
+    let facts = &sheet.facts;
+    told_by(facts.identity.as_deref(), sequence, facts.size).unwrap_or_default().into()
+}
+
 /// What is known of a disk, read on appearance and once a minute.
 pub(super) struct Sheet {
     pub(super) facts: Facts,
     media: Option<Media>,
     leaf: bool,
+    /// Requests that it takes at once.
+    slots: Option<u32>,
     /// Values of `loadline_disk_info`, the device's name first.
     pub(super) info: [Label; 9],
     /// What carries it.
@@ -170,7 +216,8 @@ impl Sheet {
             .or(note);
         let leaves = leaves.iter().map(|leaf| leaf.as_str().into()).collect();
         let facts = Facts { backing, ..facts };
-        Self { facts, media, leaf, info, leaves, related, phrase, note }
+        let slots = directory(roots, name).filter(|_| leaf).and_then(|dir| slots_in(&dir));
+        Self { facts, media, leaf, slots, info, leaves, related, phrase, note }
     }
 
     pub(super) fn name(&self) -> &str {

@@ -212,6 +212,11 @@ impl Track {
         self.window.as_ref().filter(|_| self.window_age < WINDOW_AGE_MAX)
     }
 
+    /// The window is of this tick.
+    pub(super) fn is_new(&self) -> bool {
+        self.window_age == 0
+    }
+
     /// True when requests are outstanding and none has completed for `limit`.
     pub(super) fn is_stalled(&self, limit: Seconds) -> bool {
         self.counters.in_flight > 0 && self.at.since(self.progress_at) >= limit

@@ -1,0 +1,96 @@
+//! Outcomes into verdicts: each run in the light of the last others on its target.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::ceilings;
+use super::plan::Plan;
+use super::probing::{Lane, Probing};
+use super::targets::target_of;
+use crate::base::clock::Moment;
+use crate::judge::facts::{Facts, Run};
+use crate::judge::from_outcome::{self, Place};
+use crate::judge::learn::Lesson;
+use crate::judge::{ceilings as judged_ceilings, limits, set};
+use crate::model::outcome::Done;
+use crate::model::verdict::Verdict;
+
+/// What a run was judged to be.
+pub struct Judged {
+    pub verdict: Verdict,
+    /// Result / binding ceiling.
+    pub ceiling_ratio: Option<f64>,
+}
+
+/// A result speaks for so many intervals of its probe, as it does in the metrics.
+const INTERVALS: f64 = 3.0;
+
+/// Facts of the last good run of each probe, by its key.
+#[derive(Default)]
+pub(super) struct Memory(BTreeMap<String, (Moment, Facts)>);
+
+impl Memory {
+    pub(super) fn keep_planned(&mut self, plan: &Plan) {
+        let keys: Vec<String> = plan.probes.iter().map(|probe| probe.key(plan)).collect();
+        self.0.retain(|key, _| keys.contains(key));
+    }
+
+    /// What other probes of the same target said lately.
+    fn others(&self, plan: &Plan, index: usize, now: Moment) -> Vec<Run> {
+        let target = plan.probes[index].target;
+        let others = plan.probes.iter().enumerate();
+        let others = others.filter(|(other, p)| *other != index && p.target == target);
+        let fresh = others.filter_map(|(_, probe)| {
+            let (at, facts) = self.0.get(&probe.key(plan))?;
+            let fresh = now.since(*at).0 <= INTERVALS * probe.every.0;
+            fresh.then(|| Run { facts: facts.clone(), ..Run::default() })
+        });
+        fresh.collect()
+    }
+}
+
+/// Judges a finished run; `None` where it measured nothing.
+fn judge(lane: &mut Lane, index: usize, done: &Done, now: Moment) -> Option<(Judged, Facts)> {
+    let plan = &lane.plan;
+    let probe = &plan.probes[index];
+    let inspection = lane.targets.inspection(probe.target);
+    let place = Place {
+        inspection,
+        devices: inspection.map_or(&[], |inspection| &inspection.devices),
+        backing: &plan.targets[probe.target].backing,
+    };
+    let mut facts = from_outcome::storage(done, &place)?;
+    lane.facts.0.insert(probe.key(plan), (now, facts.clone()));
+    facts.known.ceilings =
+        ceilings::known(&lane.state.ceilings, &plan.targets[probe.target].name, &facts);
+    let mut runs = lane.facts.others(plan, index, now);
+    runs.insert(0, Run { facts, ..Run::default() });
+    set::tell_each_other(&mut runs);
+    let told = runs.swap_remove(0).facts;
+    let verdict = limits::judge(&told);
+    let ceiling_ratio = verdict.ceiling.as_ref().and_then(|c| judged_ceilings::share(&told, c));
+    Some((Judged { verdict, ceiling_ratio }, told))
+}
+
+impl Probing {
+    /// What bound a finished run; learns what it teaches.
+    pub(super) fn judge(&self, lane: &mut Lane, index: usize, done: &Done) -> Option<Judged> {
+        let now = self.clock.now();
+        let (judged, facts) = judge(lane, index, done, now)?;
+        let plan = Arc::clone(&lane.plan);
+        let probe = &plan.probes[index];
+        if let Some(inspection) = lane.targets.inspection(probe.target).cloned() {
+            let lesson = Lesson {
+                done,
+                facts: &facts,
+                verdict: &judged.verdict,
+                target: &target_of(&plan.targets[probe.target]),
+                inspection: &inspection,
+                by: &probe.key(&plan),
+                at: now,
+            };
+            self.learn(lane, &lesson);
+        }
+        Some(judged)
+    }
+}

@@ -1,0 +1,211 @@
+//! What is published of verdicts and ceilings.
+
+use super::book::{Entry, Resource, Way};
+use crate::base::clock::Moment;
+use crate::base::physics::goodput;
+use crate::model::live::KnownLine;
+use crate::model::metric::{Desc, Label, Point, push_some};
+use crate::model::path::Encapsulation;
+use crate::model::snapshot::ProbeView;
+use crate::model::verdict::{Limit, Persistence, Trust, Unit};
+
+static VERDICT: Desc = Desc::gauge(
+    "loadline_verdict",
+    &["probe", "target", "limit"],
+    "1 for the limit that bound the last run, 0 for every other.",
+    "judged from the last run",
+);
+static CONFIDENCE: Desc = Desc::gauge(
+    "loadline_verdict_confidence_ratio",
+    &["probe", "target"],
+    "How sure the verdict on the last run is; 0 where the evidence doesn't decide.",
+    "judged from the last run",
+);
+static CEILING_RATIO: Desc = Desc::gauge(
+    "loadline_probe_ceiling_ratio",
+    &["probe", "target"],
+    "Result of the last run / the ceiling that bound it; absent where no number is known for it.",
+    "judged from the last run",
+);
+
+/// The families of one resource: operations, then bytes; reads, then writes.
+type FourDescs = [[Desc; 2]; 2];
+
+macro_rules! ceilings_of {
+    ($prefix:literal, $label:literal, $what:literal) => {
+        [
+            [
+                ceiling_desc!($prefix, "read_operations", $label, $what, "reads a second"),
+                ceiling_desc!($prefix, "write_operations", $label, $what, "writes a second"),
+            ],
+            [
+                ceiling_desc!($prefix, "read_bytes", $label, $what, "bytes read a second"),
+                ceiling_desc!($prefix, "write_bytes", $label, $what, "bytes written a second"),
+            ],
+        ]
+    };
+}
+
+macro_rules! ceiling_desc {
+    ($prefix:literal, $of:literal, $label:literal, $what:literal, $unit:literal) => {
+        Desc::gauge(
+            concat!($prefix, $of, "_per_second"),
+            &[$label],
+            concat!("Most ", $unit, " that the ", $what, " gives; absent while none is known."),
+            "clean saturated probe runs, configuration",
+        )
+    };
+}
+
+static DISK: FourDescs = ceilings_of!("loadline_disk_ceiling_", "device", "disk");
+static TARGET: FourDescs = ceilings_of!("loadline_target_ceiling_", "target", "target");
+static NIC: [Desc; 2] = [
+    Desc::gauge(
+        "loadline_nic_ceiling_receive_bytes_per_second",
+        &["device"],
+        "TCP payload that the line carries in the receive direction; absent while its rate is unknown.",
+        "line rate and MTU",
+    ),
+    Desc::gauge(
+        "loadline_nic_ceiling_transmit_bytes_per_second",
+        &["device"],
+        "TCP payload that the line carries in the transmit direction; absent while its rate is unknown.",
+        "line rate and MTU",
+    ),
+];
+static CEILING_INFO: Desc = Desc::gauge(
+    "loadline_ceiling_info",
+    &["device", "target", "ceiling", "source", "kind", "stroke"],
+    "Where a ceiling comes from (declared, knee, detected) and whether it lasts (sustained, burst); \
+     `stroke` is short where a spindle was measured on a small part of it.",
+    "clean saturated probe runs, configuration",
+);
+static CEILING_AT: Desc = Desc::gauge(
+    "loadline_ceiling_timestamp_seconds",
+    &["device", "target", "ceiling"],
+    "Unix time at which a ceiling was measured; absent for what is declared or detected.",
+    "clean saturated probe runs",
+);
+
+/// Every family of verdicts and ceilings.
+pub static DESCS: &[&Desc] = &[
+    &VERDICT,
+    &CONFIDENCE,
+    &CEILING_RATIO,
+    &DISK[0][0],
+    &DISK[0][1],
+    &DISK[1][0],
+    &DISK[1][1],
+    &TARGET[0][0],
+    &TARGET[0][1],
+    &TARGET[1][0],
+    &TARGET[1][1],
+    &NIC[0],
+    &NIC[1],
+    &CEILING_INFO,
+    &CEILING_AT,
+];
+
+/// A ceiling in force, with what is to be known of it.
+pub fn ceiling(entry: &Entry, out: &mut Vec<Point>) {
+    let (unit, word) = match entry.of.unit {
+        Unit::OperationsPerSecond => (0, "operations"),
+        Unit::BytesPerSecond => (1, "bytes"),
+    };
+    let way = usize::from(entry.of.way == Way::Write);
+    let none = Label::from("");
+    let (desc, name, is_disk) = match &entry.of.resource {
+        Resource::Disk(name) => (&DISK[unit][way], Label::from(name.as_str()), true),
+        Resource::Target(name) => (&TARGET[unit][way], Label::from(name.as_str()), false),
+    };
+    let (device, target) = if is_disk { (&name, &none) } else { (&none, &name) };
+    let which = Label::from(format!("{}_{word}", entry.of.way.label()));
+    out.push(Point::number(desc, &[&name], entry.value));
+    let source = Label::from(entry.trust.label());
+    let kind = Label::from(entry.kind.label());
+    let stroke = Label::from(if entry.short_stroke { "short" } else { "" });
+    let labels = [device, target, &which, &source, &kind, &stroke];
+    out.push(Point::number(&CEILING_INFO, &labels, 1.0));
+    push_some(out, &CEILING_AT, &[device, target, &which], entry.at);
+}
+
+/// What a line carries of payload, one direction after the other.
+pub fn line(line: &KnownLine, out: &mut Vec<Point>) {
+    let none = Label::from("");
+    let tagged = if line.tagged { Encapsulation::Vlan } else { Encapsulation::None };
+    let trust = if line.declared { Trust::Declared } else { Trust::Detected };
+    let labels = [trust.label(), Persistence::Sustained.label()].map(Label::from);
+    let ways = [("receive_bytes", line.receive), ("transmit_bytes", line.transmit)];
+    for (desc, (which, rate)) in NIC.iter().zip(ways) {
+        let Some(value) = goodput(rate, tagged.framing(line.mtu)) else { continue };
+        out.push(Point::number(desc, &[&line.device], value.0));
+        let all = [&line.device, &none, &which.into(), &labels[0], &labels[1], &none];
+        out.push(Point::number(&CEILING_INFO, &all, 1.0));
+    }
+}
+
+/// The verdict on a probe's last run, for as long as its result is published.
+pub fn verdict(view: &ProbeView, now: Moment, out: &mut Vec<Point>) {
+    let Some(verdict) = view.fresh_verdict(now) else { return };
+    for limit in Limit::ALL {
+        let labels: [&Label; 3] = [&view.name, &view.target, &limit.label().into()];
+        let is_it = f64::from(u8::from(limit == verdict.limit));
+        out.push(Point::number(&VERDICT, &labels, is_it));
+    }
+    let labels: [&Label; 2] = [&view.name, &view.target];
+    out.push(Point::number(&CONFIDENCE, &labels, verdict.confidence));
+    push_some(out, &CEILING_RATIO, &labels, view.ceiling_ratio);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::base::units::Seconds;
+    use crate::judge::facts::Facts;
+    use crate::judge::limits::judge;
+    use crate::model::metric::Value;
+    use crate::model::outcome::Done;
+
+    fn at(seconds: u64) -> Moment {
+        Moment::default().plus(Duration::from_secs(seconds))
+    }
+
+    fn page(now: Moment) -> Vec<(String, f64)> {
+        let view = ProbeView {
+            name: "fast".into(),
+            target: "srv".into(),
+            every: Seconds(10.0),
+            last_success: Some(at(100)),
+            last: Some(Arc::new(Done::default())),
+            verdict: Some(Arc::new(judge(&Facts::default()))),
+            ..ProbeView::default()
+        };
+        let mut out = Vec::new();
+        verdict(&view, now, &mut out);
+        out.into_iter()
+            .map(|point| match point.value {
+                Value::Number(n) => (format!("{}{:?}", point.desc.name, point.labels), n),
+                Value::Histogram(_) => panic!("no histogram is of a verdict"),
+            })
+            .collect()
+    }
+
+    #[test]
+    fn one_limit_of_the_full_set_is_one() {
+        let page = page(at(105));
+        let limits: Vec<_> =
+            page.iter().filter(|(n, _)| n.starts_with("loadline_verdict[")).collect();
+        assert_eq!(limits.len(), Limit::ALL.len());
+        assert_eq!(limits.iter().map(|(_, n)| n).sum::<f64>(), 1.0);
+        assert!(page.contains(&(r#"loadline_verdict["fast", "srv", "unknown"]"#.into(), 1.0)));
+        assert!(!page.iter().any(|(name, _)| name.contains("ceiling")), "no ceiling, no share");
+    }
+
+    #[test]
+    fn a_verdict_leaves_with_its_result() {
+        assert!(page(at(131)).is_empty());
+    }
+}
