@@ -7,6 +7,7 @@ use crate::harness::{LoopDisk, NO_PROBES, Page, Setup, must};
 
 pub const PROMISES: &[Promise] = &[
     Promise::new("disk_counters_agree_with_iostat_over_a_busy_20_s", iostat)
+        .alone()
         .root()
         .needs(&["iostat", "fio", "losetup"]),
     Promise::new("link_counters_agree_with_sar_over_a_busy_20_s", sar)

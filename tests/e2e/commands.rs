@@ -27,7 +27,7 @@ pub const PROMISES: &[Promise] = &[
         .alone()
         .root()
         .needs(&["mkfs.ext4", "losetup"]),
-    Promise::new("a_target_that_vanishes_is_missing_and_comes_back", vanishing_target).alone(),
+    Promise::new("a_target_that_vanishes_is_missing_and_comes_back", vanishing_target),
     Promise::new("a_raw_device_is_measured_and_never_written", raw_device)
         .alone()
         .root()

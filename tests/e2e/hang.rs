@@ -9,7 +9,6 @@ pub const PROMISES: &[Promise] = &[Promise::new(
     "a_hung_target_leaves_the_page_answering_and_the_daemon_restartable",
     frozen_target,
 )
-.alone()
 .root()
 .needs(&["fsfreeze", "losetup", "mkfs.ext4"])];
 

@@ -1,7 +1,7 @@
 //! Promises to users, each kept by the real binary with real parts.
 //!
-//! Those that need an idle host run one after another, the others beside each other. One that can't run here is shown as
-//! ignored, with the reason. `LOADLINE_REPEAT=5` runs each that often.
+//! Those that need an idle host run one after another, the others beside each other. One that
+//! can't run here is shown as ignored, with the reason. `LOADLINE_REPEAT=5` runs each that often.
 
 #![allow(
     clippy::unwrap_used,
@@ -46,6 +46,9 @@ fn main() {
         agree::PROMISES,
         prometheus::PROMISES,
     ];
-    let trials = promises.iter().flat_map(|list| list.iter()).map(promise::trial).collect();
+    let mut promises: Vec<_> = promises.into_iter().flatten().collect();
+    // First those that run beside each other.
+    promises.sort_by_key(|promise| promise.alone);
+    let trials = promises.into_iter().map(promise::trial).collect();
     libtest_mimic::run(&arguments, trials).exit();
 }

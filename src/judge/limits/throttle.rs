@@ -73,15 +73,15 @@ fn even(facts: &Facts) -> Option<Finding> {
             .chain(opaque(facts))
             .flatten()
             .collect();
-    let by_number_alone = set.is_none()
-        && same_operations.is_none()
-        && facts_of_it.len() == 1
-        && only_undeclared(facts);
+    let by_one = set.is_none() && same_operations.is_none() && facts_of_it.len() == 1;
+    let by_number_alone = by_one && only_undeclared(facts);
+    // One in four is round by chance, and what a limiter lets through hardly varies.
+    let cv_max = if by_one && round(facts).is_some() { EVEN.full } else { EVEN.threshold };
     // A lock in software above an idle disk is as even.
     let has_room = facts.in_flight_share().is_some_and(|share| share < ROOM);
     let text = "a limit that somebody set holds the rate: too even for a medium";
     let mut found = Finding::new(Margin { x: cv, ..EVEN }, cv, text)
-        .only_if(flat && !facts_of_it.is_empty() && cv < EVEN.threshold)
+        .only_if(flat && !facts_of_it.is_empty() && cv < cv_max)
         .second(set.is_some() || same_operations.is_some() || facts_of_it.len() >= 2)
         .at_most_if(by_number_alone, ROUND_MOST)
         .at_most_if(has_room && set.is_none(), ABOVE_MOST)
