@@ -1,5 +1,5 @@
 //! A worker that breaks its contract, in the way that its first argument names; the parent and the
-//! tasks of `tests/worker.rs` too.
+//! tasks of `tests/worker` too.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,

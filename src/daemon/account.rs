@@ -285,19 +285,9 @@ mod tests {
             engine: None,
         };
         let measured = |mib: u64| Measured {
-            profile: shape.legs[0].clone(),
-            engine: crate::model::job::EngineKind::IoUring,
-            engine_reason: String::new(),
-            direct: true,
             elapsed: Seconds(1.0),
             reads: Direction { bytes: Bytes(mib << 20), ..Direction::default() },
-            writes: Direction::default(),
-            flush: None,
-            seed: 1,
-            rates: Vec::new(),
-            steady: None,
-            errors: 0,
-            short_operations: 0,
+            ..crate::model::samples::measured(shape.legs[0].clone())
         };
         let view = |mib| ProbeView {
             name: "seq_read".into(),

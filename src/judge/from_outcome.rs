@@ -174,45 +174,21 @@ mod tests {
 
     use super::*;
     use crate::judge::limits::judge;
-    use crate::model::job::{Access, EngineKind, Profile};
+    use crate::model::job::Profile;
     use crate::model::outcome::{DeviceUse, Direction, Flags};
     use crate::model::path::Media;
+    use crate::model::samples::{measured, profile};
     use crate::model::verdict::Limit;
 
     fn leg(depth: u32, rate: u64) -> Measured {
         Measured {
-            profile: Profile {
-                span: None,
-                name: "rand_read".into(),
-                access: Access::Random,
-                reads: Ratio(1.0),
-                block: Bytes(4096),
-                depth,
-                jobs: 1,
-                runtime: Seconds(10.0),
-                ramp: Seconds(0.0),
-                bytes_max: Bytes(1 << 30),
-                operations_max: None,
-                sync: false,
-                flush: false,
-                direct: true,
-            },
-            engine: EngineKind::IoUring,
-            engine_reason: String::new(),
-            direct: true,
-            elapsed: Seconds(10.0),
             reads: Direction {
                 operations: rate * 10,
                 bytes: Bytes(rate * 10 * 4096),
                 ..Direction::default()
             },
-            writes: Direction::default(),
-            flush: None,
-            seed: 1,
-            rates: Vec::new(),
             steady: Some(true),
-            errors: 0,
-            short_operations: 0,
+            ..measured(Profile { depth, ..profile() })
         }
     }
 

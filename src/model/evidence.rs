@@ -137,8 +137,9 @@ pub struct Knee {
 mod tests {
     use super::*;
     use crate::base::stats::Histogram;
-    use crate::model::job::{Access, EngineKind, Event, LINE_BYTES_MAX, Profile, What};
+    use crate::model::job::{Event, LINE_BYTES_MAX, Profile, What};
     use crate::model::outcome::{DURATION_BOUNDS, Direction, Done, Outcome, Reply};
+    use crate::model::samples::{measured, profile};
 
     fn full_evidence() -> Evidence {
         let time = Seconds(1_234.567_890_123);
@@ -167,25 +168,7 @@ mod tests {
         let latency_mean = Some(Seconds(1.0 / 3.0));
         let direction = Direction { latency_mean, latency, durations, ..Direction::default() };
         Measured {
-            profile: Profile {
-                span: None,
-                name: "custom".into(),
-                access: Access::Random,
-                reads: Ratio(0.7),
-                block: Bytes(4096),
-                depth: 512,
-                jobs: 2,
-                runtime: Seconds(3600.0),
-                ramp: Seconds(0.0),
-                bytes_max: Bytes(u64::MAX),
-                operations_max: Some(u64::MAX),
-                sync: true,
-                flush: true,
-                direct: true,
-            },
-            engine: EngineKind::IoUring,
             engine_reason: "x".repeat(200),
-            direct: true,
             elapsed: Seconds(3600.0 / 7.0),
             reads: direction.clone(),
             writes: direction,
@@ -195,6 +178,12 @@ mod tests {
             steady: Some(false),
             errors: u64::MAX,
             short_operations: u64::MAX,
+            ..measured(Profile {
+                bytes_max: Bytes(u64::MAX),
+                operations_max: Some(u64::MAX),
+                span: Some(Bytes(u64::MAX)),
+                ..profile()
+            })
         }
     }
 

@@ -8,6 +8,8 @@ pub mod load;
 pub mod metric;
 pub mod outcome;
 pub mod path;
+#[cfg(test)]
+pub(crate) mod samples;
 pub mod skip;
 pub mod snapshot;
 pub mod spread;

@@ -181,8 +181,7 @@ impl Grown {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::job::EngineKind;
-    use crate::model::outcome::Direction;
+    use crate::model::samples::measured;
     use crate::probe::disk::{Preset, shape};
 
     fn reading(stat: &[u8]) -> Reading {
@@ -242,27 +241,9 @@ mod tests {
         }
     }
 
-    fn leg() -> Measured {
-        Measured {
-            profile: shape(Preset::RandRead).legs.remove(0),
-            engine: EngineKind::IoUring,
-            engine_reason: String::new(),
-            direct: true,
-            elapsed: Seconds(2.0),
-            reads: Direction::default(),
-            writes: Direction::default(),
-            flush: None,
-            seed: 1,
-            rates: Vec::new(),
-            steady: None,
-            errors: 0,
-            short_operations: 0,
-        }
-    }
-
     #[test]
     fn cpus_that_others_fill_hold_no_run_back_that_waits_at_the_device() {
-        let legs = [leg()];
+        let legs = [measured(shape(Preset::RandRead).legs.remove(0))];
         let depth = f64::from(legs[0].profile.in_flight_max());
         let of = |in_flight, thread| {
             let share = Ratio(thread);

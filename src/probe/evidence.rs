@@ -284,8 +284,8 @@ pub(super) fn flags(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::job::EngineKind;
     use crate::model::outcome::Direction;
+    use crate::model::samples::measured;
     use crate::probe::disk::{Preset, shape};
 
     fn flags_of(evidence: &Evidence) -> Flags {
@@ -328,19 +328,11 @@ mod tests {
     fn leg(rates: &[f32], flush: Option<f64>) -> Measured {
         let operations = (rates.iter().sum::<f32>() / 10.0) as u64;
         Measured {
-            profile: shape(Preset::RandWrite).legs.remove(0),
-            engine: EngineKind::IoUring,
-            engine_reason: String::new(),
-            direct: true,
             elapsed: Seconds(rates.len() as f64 / 10.0),
-            reads: Direction::default(),
             writes: Direction { operations, ..Direction::default() },
             flush: flush.map(Seconds),
-            seed: 1,
             rates: rates.to_vec(),
-            steady: None,
-            errors: 0,
-            short_operations: 0,
+            ..measured(shape(Preset::RandWrite).legs.remove(0))
         }
     }
 

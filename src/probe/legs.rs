@@ -106,8 +106,8 @@ pub(super) fn twice(course: &mut dyn Legs, first: &Profile, second: &Profile) ->
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::model::job::EngineKind;
     use crate::model::outcome::Direction;
+    use crate::model::samples::measured;
     use crate::probe::depths::two_legs;
     use crate::probe::disk::{Preset, shape};
 
@@ -143,19 +143,9 @@ pub(super) mod tests {
             self.bytes_left -= (operations * 4096).min(self.bytes_left);
             let latency_mean = Some(Seconds(f64::from(depth) / rate));
             let measured = Measured {
-                profile: profile.clone(),
-                engine: EngineKind::IoUring,
-                engine_reason: String::new(),
-                direct: true,
                 elapsed: Seconds(seconds),
                 reads: Direction { operations, latency_mean, ..Direction::default() },
-                writes: Direction::default(),
-                flush: None,
-                seed: 1,
-                rates: Vec::new(),
-                steady: None,
-                errors: 0,
-                short_operations: 0,
+                ..measured(profile.clone())
             };
             let halt = self.stops_at.filter(|at| *at <= number).map(|_| Halt::stopped());
             Some(Pass { measured: vec![measured], halt, ..Pass::default() })

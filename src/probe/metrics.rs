@@ -134,9 +134,9 @@ mod tests {
     use super::*;
     use crate::base::stats::Histogram;
     use crate::base::units::{Bytes, Seconds};
-    use crate::model::job::EngineKind;
     use crate::model::metric::Value;
     use crate::model::outcome::{DURATION_BOUNDS, Flags};
+    use crate::model::samples::measured;
     use crate::probe::disk::{Preset, shape};
 
     fn at(seconds: u64) -> Moment {
@@ -153,21 +153,7 @@ mod tests {
             durations: Histogram::new(DURATION_BOUNDS),
             spread: None,
         };
-        let leg = Measured {
-            profile: shape(Preset::RandRead).legs.remove(0),
-            engine: EngineKind::IoUring,
-            engine_reason: String::new(),
-            direct: true,
-            elapsed: Seconds(3.0),
-            reads,
-            writes: Direction::default(),
-            flush: None,
-            seed: 1,
-            rates: Vec::new(),
-            steady: None,
-            errors: 0,
-            short_operations: 0,
-        };
+        let leg = Measured { reads, ..measured(shape(Preset::RandRead).legs.remove(0)) };
         let flags = Flags { direct: Some(true), short: Some(false), ..Flags::default() };
         Done { legs: vec![leg], flags, ..Done::default() }
     }

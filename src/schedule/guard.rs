@@ -196,7 +196,7 @@ mod tests {
     use super::*;
     use crate::base::units::{GIB, MIB};
     use crate::config::settings::Hours;
-    use crate::model::job::Backing;
+    use crate::model::samples::inspection;
 
     fn now() -> Moment {
         Moment::default().plus(Duration::from_secs(20_000 * 86_400 + 12 * 3600))
@@ -224,21 +224,7 @@ mod tests {
     }
 
     fn roomy_place() -> Inspection {
-        Inspection {
-            mount_point: "/srv".into(),
-            filesystem: "xfs".into(),
-            source: "/dev/sda1".into(),
-            backing: Backing::Local,
-            copy_on_write: false,
-            zoned: false,
-            read_only: false,
-            size: Bytes(100 * GIB),
-            available: Bytes(50 * GIB),
-            inodes_free: Some(Ratio(0.5)),
-            devices: sda(),
-            top: sda(),
-            ballast: None,
-        }
+        Inspection { inodes_free: Some(Ratio(0.5)), ..inspection() }
     }
 
     fn sda() -> Vec<Device> {

@@ -24,25 +24,7 @@ pub fn may_write(
 mod tests {
     use super::*;
     use crate::base::units::{Bytes, GIB};
-
-    fn roomy_place() -> Inspection {
-        let sda = Device { name: "sda".into(), stat: "block/sda/stat".into(), rotational: None };
-        Inspection {
-            mount_point: "/srv".into(),
-            filesystem: "xfs".into(),
-            source: "/dev/sda1".into(),
-            backing: Backing::Local,
-            copy_on_write: false,
-            zoned: false,
-            read_only: false,
-            size: Bytes(100 * GIB),
-            available: Bytes(50 * GIB),
-            inodes_free: None,
-            devices: vec![sda.clone()],
-            top: vec![sda],
-            ballast: None,
-        }
-    }
+    use crate::model::samples::inspection;
 
     #[test]
     fn nothing_is_written_where_each_overwrite_costs_somebody() {
@@ -58,8 +40,8 @@ mod tests {
             shared_hosts: Vec::new(),
             is_default,
         };
-        let copies = Inspection { copy_on_write: true, ..roomy_place() };
-        let remote = Inspection { backing: Backing::Network, ..roomy_place() };
+        let copies = Inspection { copy_on_write: true, ..inspection() };
+        let remote = Inspection { backing: Backing::Network, ..inspection() };
         let plain = BTreeMap::new();
         let may = |writes, default, place: &Inspection| {
             may_write(&target(writes, default), place, &plain)
@@ -69,12 +51,12 @@ mod tests {
             assert!(may(None, false, place), "somebody named this directory");
             assert!(may(Some(true), true, place));
         }
-        assert!(may(None, true, &roomy_place()));
-        assert!(!may(Some(false), false, &roomy_place()));
-        let zoned = Inspection { zoned: true, ..roomy_place() };
+        assert!(may(None, true, &inspection()));
+        assert!(!may(Some(false), false, &inspection()));
+        let zoned = Inspection { zoned: true, ..inspection() };
         assert!(!may(Some(true), false, &zoned), "whoever asks");
         let smr = DiskSettings { smr: true, ..DiskSettings::default() };
         let declared = BTreeMap::from([("sda".to_owned(), smr)]);
-        assert!(!may_write(&target(Some(true), false), &roomy_place(), &declared));
+        assert!(!may_write(&target(Some(true), false), &inspection(), &declared));
     }
 }

@@ -10,6 +10,7 @@
     reason = "tests"
 )]
 
+mod fio;
 #[allow(dead_code, reason = "shared with the end-to-end tests, which use more of it")]
 #[path = "../e2e/harness.rs"]
 mod harness;
@@ -18,11 +19,11 @@ pub mod model;
 pub mod physics;
 
 use std::collections::BTreeMap;
-use std::process::{Child, Command, Stdio};
 use std::sync::atomic::Ordering;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use fio::Fio;
 use harness::{Daemon, NO_PROBES, Page, Setup, until_within};
 
 use model::Physics;
@@ -54,7 +55,7 @@ fn reads_completed(disk: &PhysicsDisk) -> u64 {
 
 /// Operations a second at `depth`, over the operations of 5 s as the model has it.
 fn rate(disk: &PhysicsDisk, depth: usize, expected: f64) -> f64 {
-    let fio = Fio::random_reads(disk, depth);
+    let fio = Fio::reads(&disk.device, depth);
     let reach = |reads: u64| {
         until_within(Duration::from_secs(60), "reads", || {
             (reads_completed(disk) >= reads).then(|| (Instant::now(), reads_completed(disk)))
@@ -103,30 +104,6 @@ fn the_disk_does_what_its_model_says_at_every_depth() {
     }
 }
 
-/// fio at work on a disk in the background.
-struct Fio(Child);
-
-impl Fio {
-    fn random_reads(disk: &PhysicsDisk, depth: usize) -> Self {
-        let child = Command::new("fio")
-            .args(["--name=x", "--filename", &disk.device, "--rw=randread", "--bs=4k"])
-            .args(["--ioengine=libaio", "--direct=1", "--thread", "--norandommap"])
-            .args(["--time_based", "--runtime=120"])
-            .arg(format!("--iodepth={depth}"))
-            .stdout(Stdio::null())
-            .spawn()
-            .unwrap();
-        Self(child)
-    }
-}
-
-impl Drop for Fio {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 /// Growth of a counter between two pages.
 fn grown(pages: (&Page, &Page), name: &str, label: &str) -> f64 {
     pages.1.get(name, &[label]).unwrap() - pages.0.get(name, &[label]).unwrap()
@@ -154,7 +131,7 @@ fn the_daemon_sees_what_the_disk_does() {
     let disk = PhysicsDisk::new(physics.clone());
     let label = format!("device=\"{}\"", disk.name());
     let daemon = Setup::config(NO_PROBES).start();
-    let fio = Fio::random_reads(&disk, DEPTH);
+    let fio = Fio::reads(&disk.device, DEPTH);
     // fio's start, and a host with other work, take from a window: one of three is whole.
     let mut before = wait_for_reads(&daemon, &label, 200.0);
     let mut seen = Vec::new();
@@ -201,7 +178,7 @@ fn a_stall_is_named_while_it_lasts() {
     let disk = PhysicsDisk::new(Physics::constant(120.0, 1));
     let label = format!("device=\"{}\"", disk.name());
     let daemon = Setup::config(NO_PROBES).start();
-    let fio = Fio::random_reads(&disk, 4);
+    let fio = Fio::reads(&disk.device, 4);
     wait_for_reads(&daemon, &label, 100.0);
     let stalled = |is: f64| {
         until_within(Duration::from_secs(8), "loadline_disk_stalled", || {

@@ -183,8 +183,8 @@ fn caveats(done: &Done) -> Vec<String> {
 mod tests {
     use super::*;
     use crate::base::units::Bytes;
-    use crate::model::job::EngineKind;
     use crate::model::outcome::Flags;
+    use crate::model::samples::measured;
     use crate::probe::disk::{Preset, shape};
 
     fn done() -> Done {
@@ -195,21 +195,7 @@ mod tests {
             latency: vec![(0.5, Seconds(0.001))],
             ..Direction::default()
         };
-        let leg = Measured {
-            profile: shape(Preset::RandRead).legs.remove(0),
-            engine: EngineKind::IoUring,
-            engine_reason: String::new(),
-            direct: true,
-            elapsed: Seconds(3.0),
-            reads,
-            writes: Direction::default(),
-            flush: None,
-            seed: 7,
-            rates: Vec::new(),
-            steady: None,
-            errors: 0,
-            short_operations: 0,
-        };
+        let leg = Measured { reads, seed: 7, ..measured(shape(Preset::RandRead).legs.remove(0)) };
         let flags = Flags { short: Some(true), ..Flags::default() };
         Done { legs: vec![leg], flags, ..Done::default() }
     }

@@ -94,24 +94,16 @@ fn in_words(resource: &Resource) -> String {
 mod tests {
     use super::*;
     use crate::base::units::{Bytes, GIB};
-    use crate::model::job::Backing;
+    use crate::model::samples;
     use crate::model::snapshot::Of;
 
     fn inspection(filesystem: &str, devices: Vec<Device>) -> Inspection {
         Inspection {
-            mount_point: "/srv".into(),
             filesystem: filesystem.into(),
             source: "/dev/sdb1".into(),
-            backing: Backing::Local,
-            copy_on_write: false,
-            zoned: false,
-            read_only: false,
-            size: Bytes(100 * GIB),
             available: Bytes(80 * GIB),
-            inodes_free: None,
             devices,
-            top: Vec::new(),
-            ballast: None,
+            ..samples::inspection()
         }
     }
 

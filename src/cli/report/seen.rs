@@ -131,25 +131,10 @@ fn file_size(asked: Option<Bytes>, inspection: &Inspection) -> Option<Bytes> {
 mod tests {
     use super::*;
     use crate::base::units::GIB;
-    use crate::model::job::Device;
+    use crate::model::samples;
 
     fn inspection(available: u64) -> Inspection {
-        let sda = Device { name: "sda".into(), stat: "block/sda/stat".into(), rotational: None };
-        Inspection {
-            mount_point: "/srv".into(),
-            filesystem: "xfs".into(),
-            source: "/dev/sda1".into(),
-            backing: Backing::Local,
-            copy_on_write: false,
-            zoned: false,
-            read_only: false,
-            size: Bytes(100 * GIB),
-            available: Bytes(available),
-            inodes_free: None,
-            devices: vec![sda.clone()],
-            top: vec![sda],
-            ballast: None,
-        }
+        Inspection { available: Bytes(available), ..samples::inspection() }
     }
 
     fn seen(path: &str, inspection: Inspection) -> Seen {

@@ -3,9 +3,10 @@ use crate::base::legs::Rung;
 use crate::base::units::Ratio;
 use crate::judge::from_outcome::{self, Place as Where};
 use crate::judge::limits::judge;
-use crate::model::job::{Access, Backing, Device, EngineKind, Profile};
+use crate::model::job::{Access, Backing, Device, Profile};
 use crate::model::outcome::{Direction, Evidence, Flags, Knee, SecondLeg};
 use crate::model::path::DeclaredBacking;
+use crate::model::samples::{measured, profile};
 use crate::model::spread::Requests;
 
 const BLOCK: u64 = 4096;
@@ -19,36 +20,14 @@ fn leg(reads: bool, depth: u32, rate: u64, block: u64) -> Measured {
     };
     let (reading, writing) =
         if reads { (moved, Direction::default()) } else { (Direction::default(), moved) };
-    Measured {
-        profile: Profile {
-            span: None,
-            name: "test".into(),
-            access: if block > BLOCK { Access::Sequential } else { Access::Random },
-            reads: Ratio(if reads { 1.0 } else { 0.0 }),
-            block: Bytes(block),
-            depth,
-            jobs: 1,
-            runtime: Seconds(10.0),
-            ramp: Seconds(0.0),
-            bytes_max: Bytes(1 << 40),
-            operations_max: None,
-            sync: false,
-            flush: false,
-            direct: true,
-        },
-        engine: EngineKind::IoUring,
-        engine_reason: String::new(),
-        direct: true,
-        elapsed: Seconds(10.0),
-        reads: reading,
-        writes: writing,
-        flush: None,
-        seed: 1,
-        rates: Vec::new(),
-        steady: Some(true),
-        errors: 0,
-        short_operations: 0,
-    }
+    let profile = Profile {
+        access: if block > BLOCK { Access::Sequential } else { Access::Random },
+        reads: Ratio(if reads { 1.0 } else { 0.0 }),
+        block: Bytes(block),
+        depth,
+        ..profile()
+    };
+    Measured { reads: reading, writes: writing, steady: Some(true), ..measured(profile) }
 }
 
 /// A clean run on one disk that moves just what the probe asks for.

@@ -2,8 +2,9 @@ use std::{sync::Arc, time::Duration};
 
 use super::*;
 use crate::base::units::{Bytes, Ratio, Seconds};
-use crate::model::job::{Access, EngineKind, Profile};
+use crate::model::job::Profile;
 use crate::model::outcome::Skip;
+use crate::model::samples::{measured, profile};
 use crate::model::snapshot::ResourceClass;
 use crate::model::verdict::Rival;
 
@@ -20,34 +21,10 @@ fn leg() -> Measured {
     };
     let both = vec![(0.5, Seconds(0.021)), (0.99, Seconds(0.088))];
     Measured {
-        profile: Profile {
-            name: "rand_rw".into(),
-            access: Access::Random,
-            reads: Ratio(0.7),
-            block: Bytes(4096),
-            depth: 4,
-            jobs: 2,
-            runtime: Seconds(10.0),
-            ramp: Seconds(0.0),
-            bytes_max: Bytes(1 << 30),
-            operations_max: None,
-            span: None,
-            sync: false,
-            flush: false,
-            direct: true,
-        },
-        engine: EngineKind::IoUring,
-        engine_reason: String::new(),
-        direct: true,
-        elapsed: Seconds(10.0),
         reads: direction(2040, both),
         writes: direction(880, vec![(0.5, Seconds(0.009))]),
-        flush: None,
-        seed: 1,
-        rates: Vec::new(),
         steady: Some(true),
-        errors: 0,
-        short_operations: 0,
+        ..measured(Profile { name: "rand_rw".into(), reads: Ratio(0.7), jobs: 2, ..profile() })
     }
 }
 

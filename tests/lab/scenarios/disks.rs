@@ -10,10 +10,11 @@ use loadline::probe;
 use loadline::probe::disk::Preset;
 
 use super::Scenario;
+use super::fio::Fio;
 use super::measure::{Measurement, Sight, declared, profile};
 use super::model::Physics;
 use super::physics::PhysicsDisk;
-use super::place::{Fio, Volume};
+use super::place::Volume;
 
 pub const SCENARIOS: &[Scenario] = &[
     Scenario::new("one_head_reads_at_random", &[Limit::Seek], random_reads),

@@ -14,6 +14,8 @@
 )]
 
 mod disks;
+#[path = "../fio.rs"]
+mod fio;
 #[allow(dead_code, reason = "shared with the end-to-end tests, which use more of it")]
 #[path = "../../e2e/harness.rs"]
 mod harness;

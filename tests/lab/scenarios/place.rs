@@ -1,7 +1,7 @@
 //! What a scenario borrows from its host, given back when dropped.
 
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 
 use loadline::base::units::MIB;
 
@@ -109,29 +109,5 @@ impl BufferedLoop {
 impl Drop for BufferedLoop {
     fn drop(&mut self) {
         let _ = Command::new("losetup").args(["-d", &self.0]).status();
-    }
-}
-
-/// fio in the background, killed when dropped.
-pub struct Fio(Child);
-
-impl Fio {
-    pub fn reads(device: &str, depth: u32) -> Self {
-        let child = Command::new("fio")
-            .args(["--name=x", "--filename", device, "--rw=randread", "--bs=4k"])
-            .args(["--ioengine=libaio", "--direct=1", "--thread", "--norandommap"])
-            .args(["--time_based", "--runtime=120"])
-            .arg(format!("--iodepth={depth}"))
-            .stdout(Stdio::null())
-            .spawn()
-            .unwrap();
-        Self(child)
-    }
-}
-
-impl Drop for Fio {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
     }
 }

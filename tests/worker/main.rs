@@ -4,8 +4,11 @@
     clippy::panic,
     clippy::disallowed_methods,
     clippy::print_stderr,
+    unreachable_pub,
     reason = "tests"
 )]
+
+mod frozen;
 
 use std::io::{BufRead, BufReader, Read};
 use std::os::fd::AsFd;
@@ -14,10 +17,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use fuser::{
-    Config, Errno, FileAttr, FileHandle, FileType, Filesystem, INodeNo, ReplyAttr, ReplyStatfs,
-    Request, Session,
-};
+use frozen::Frozen;
+use fuser::{Config, Errno, Session};
 use loadline::base::clock::SystemClock;
 use loadline::base::fault::{Fault, FaultKind};
 use loadline::base::units::{Bytes, Seconds};
@@ -326,37 +327,6 @@ fn a_worker_ends_when_its_daemon_is_killed_even_if_its_task_is_blocked() {
         daemon.kill().unwrap();
         daemon.wait().unwrap();
         assert!(ready(&log), "{kind}: the worker outlives its daemon");
-    }
-}
-
-/// A file system that never answers statfs, until it is told to.
-struct Frozen(Arc<Mutex<Vec<ReplyStatfs>>>);
-
-impl Filesystem for Frozen {
-    fn getattr(&self, _: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
-        let never = std::time::UNIX_EPOCH;
-        let root = FileAttr {
-            ino,
-            size: 0,
-            blocks: 0,
-            atime: never,
-            mtime: never,
-            ctime: never,
-            crtime: never,
-            kind: FileType::Directory,
-            perm: 0o755,
-            nlink: 2,
-            uid: 0,
-            gid: 0,
-            rdev: 0,
-            blksize: 512,
-            flags: 0,
-        };
-        reply.attr(&AMPLE, &root);
-    }
-
-    fn statfs(&self, _: &Request, _: INodeNo, reply: ReplyStatfs) {
-        self.0.lock().unwrap().push(reply);
     }
 }
 

@@ -6,108 +6,19 @@
     clippy::panic,
     clippy::disallowed_methods,
     clippy::print_stdout,
+    unreachable_pub,
     reason = "tests"
 )]
 
-use std::collections::BTreeMap;
+mod consumer;
+
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use consumer::{Direction, consume, lacking};
 use loadline::probe::fio;
-use serde::Deserialize;
 use serde_json::Value;
-
-/// fio's report as dashboards and benchmark runners decode it: every key with its type.
-#[derive(Debug, Deserialize)]
-struct Report {
-    #[serde(rename = "fio version")]
-    fio_version: String,
-    timestamp: u64,
-    timestamp_ms: u64,
-    time: String,
-    jobs: Vec<Job>,
-    disk_util: Vec<Disk>,
-}
-
-#[derive(Debug, Deserialize)]
-struct Job {
-    jobname: String,
-    error: i32,
-    elapsed: u64,
-    #[serde(rename = "job options")]
-    options: BTreeMap<String, String>,
-    read: Direction,
-    write: Direction,
-    trim: Direction,
-    sync: Sync,
-    job_runtime: u64,
-    usr_cpu: f64,
-    sys_cpu: f64,
-    ctx: u64,
-    majf: u64,
-    minf: u64,
-    iodepth_level: BTreeMap<String, f64>,
-    latency_us: BTreeMap<String, f64>,
-    latency_ms: BTreeMap<String, f64>,
-}
-
-#[derive(Debug, Deserialize)]
-struct Direction {
-    io_bytes: u64,
-    io_kbytes: u64,
-    bw_bytes: u64,
-    bw: u64,
-    iops: f64,
-    runtime: u64,
-    total_ios: u64,
-    short_ios: u64,
-    drop_ios: u64,
-    slat_ns: Latency,
-    clat_ns: Latency,
-    lat_ns: Latency,
-    bw_min: u64,
-    bw_max: u64,
-    bw_agg: f64,
-    bw_mean: f64,
-    bw_dev: f64,
-    bw_samples: u64,
-    iops_min: u64,
-    iops_max: u64,
-    iops_mean: f64,
-    iops_stddev: f64,
-    iops_samples: u64,
-}
-
-#[derive(Debug, Deserialize)]
-struct Latency {
-    min: u64,
-    max: u64,
-    mean: f64,
-    stddev: f64,
-    #[serde(rename = "N")]
-    n: u64,
-    #[serde(default)]
-    percentile: BTreeMap<String, u64>,
-}
-
-#[derive(Debug, Deserialize)]
-struct Sync {
-    lat_ns: Latency,
-}
-
-#[derive(Debug, Deserialize)]
-struct Disk {
-    name: String,
-    read_ios: u64,
-    write_ios: u64,
-    read_merges: u64,
-    write_merges: u64,
-    read_ticks: u64,
-    write_ticks: u64,
-    in_queue: u64,
-    util: f64,
-}
 
 fn disk_dir() -> tempfile::TempDir {
     let base = Path::new(env!("CARGO_TARGET_TMPDIR"));
@@ -166,101 +77,6 @@ fn theirs(dir: &Path, text: &str) -> Option<String> {
     // Messages may come before the document (case 096).
     let start = out.find("{\n").unwrap();
     Some(out[start..].to_owned())
-}
-
-/// A word for the type of a value; fio writes a counter without and a mean with a decimal point.
-fn kind(value: &Value) -> &'static str {
-    match value {
-        Value::Number(number) if number.is_f64() => "real number",
-        Value::Number(_) => "whole number",
-        Value::String(_) => "text",
-        Value::Array(_) => "list",
-        Value::Object(_) => "object",
-        Value::Bool(_) | Value::Null => "nothing",
-    }
-}
-
-/// Keys of `wanted` that `given` lacks, or has with another type.
-fn lacking(place: &str, wanted: &Value, given: &Value, out: &mut Vec<String>) {
-    if kind(wanted) != kind(given) {
-        out.push(format!("{place}: {} is no {}", given, kind(wanted)));
-        return;
-    }
-    match (wanted, given) {
-        (Value::Object(wanted), Value::Object(given)) => {
-            for (key, value) in wanted {
-                let place = format!("{place}.{key}");
-                match given.get(key) {
-                    // What a job was asked for differs; that it is text is checked by decoding.
-                    Some(_) if key == "job options" || key == "global options" => {}
-                    Some(other) => lacking(&place, value, other, out),
-                    None => out.push(format!("{place} is missing")),
-                }
-            }
-        }
-        (Value::Array(wanted), Value::Array(given)) => {
-            for (index, value) in wanted.iter().enumerate() {
-                match given.get(index).or(given.first()) {
-                    Some(other) => lacking(&format!("{place}[{index}]"), value, other, out),
-                    None => out.push(format!("{place}[{index}] is missing")),
-                }
-            }
-        }
-        _ => {}
-    }
-}
-
-/// What must hold in any report of a job that went well: one document and nothing beside it (case
-/// 102), whose numbers agree with each other.
-fn consume(text: &str) -> Report {
-    let report: Report = serde_json::from_str(text).unwrap_or_else(|e| panic!("{e}\n{text}"));
-    assert!(!report.fio_version.is_empty() && !report.time.is_empty());
-    assert_eq!(report.timestamp_ms / 1000, report.timestamp);
-    for job in &report.jobs {
-        assert_eq!((job.error, job.trim.total_ios), (0, 0), "{}", job.jobname);
-        assert!(!job.jobname.is_empty() && job.options.contains_key("rw") && job.elapsed > 0);
-        assert!(job.job_runtime > 0 && job.usr_cpu >= 0.0 && job.sys_cpu >= 0.0, "{job:?}");
-        assert!(job.ctx > 0 && job.majf < 1_000_000 && job.minf < 1_000_000, "{job:?}");
-        let whole = |shares: &BTreeMap<String, f64>| shares.values().sum::<f64>();
-        let latency = whole(&job.latency_us) + whole(&job.latency_ms);
-        assert!((98.0..102.0).contains(&latency), "{latency} % of all have a class");
-        assert!((98.0..102.0).contains(&whole(&job.iodepth_level)), "{:?}", job.iodepth_level);
-        for direction in [&job.read, &job.write].into_iter().filter(|d| d.total_ios > 0) {
-            consume_direction(direction);
-        }
-        assert!(job.sync.lat_ns.max >= job.sync.lat_ns.min);
-    }
-    for disk in &report.disk_util {
-        assert!(!disk.name.is_empty() && (0.0..=100.5).contains(&disk.util), "{disk:?}");
-        let all = [disk.read_merges, disk.write_merges, disk.read_ticks, disk.write_ticks];
-        assert!(all.iter().all(|n| *n < 1 << 40) && disk.in_queue < 1 << 40, "{disk:?}");
-    }
-    report
-}
-
-fn consume_direction(of: &Direction) {
-    assert_eq!((of.short_ios, of.drop_ios, of.io_kbytes), (0, 0, of.io_bytes / 1024));
-    assert!(of.runtime > 0 && of.iops > 0.0 && of.bw_bytes > 0, "{of:?}");
-    assert!(of.bw.abs_diff(of.bw_bytes / 1024) <= 1, "{of:?}");
-    let rate = of.total_ios as f64 / (of.runtime as f64 / 1000.0);
-    // The runtime is rounded to a millisecond.
-    let slack = 1.0 + 2.0 / of.runtime as f64;
-    assert!(rate <= of.iops * slack && of.iops <= rate * slack, "{rate} {of:?}");
-    for latency in [&of.lat_ns, &of.clat_ns] {
-        assert_eq!(latency.n, of.total_ios);
-        let (min, max) = (latency.min as f64, latency.max as f64);
-        assert!(min <= latency.mean && latency.mean <= max && latency.stddev >= 0.0, "{latency:?}");
-    }
-    assert!(of.lat_ns.mean * 1.001 >= of.clat_ns.mean && of.slat_ns.max <= of.lat_ns.max);
-    let percentiles = &of.clat_ns.percentile;
-    let at = |name: &str| percentiles[name];
-    assert!(at("50.000000") <= at("95.000000") && at("95.000000") <= at("99.990000"));
-    // A class of fio's histogram is up to a 64th wider than what fell into it.
-    assert!(at("99.990000") as f64 <= of.clat_ns.max as f64 * 1.02, "{of:?}");
-    assert!(of.bw_min <= of.bw_max && of.iops_min <= of.iops_max);
-    assert_eq!(of.bw_samples > 0, of.bw_agg > 0.0);
-    assert_eq!(of.iops_samples > 0, of.iops_mean > 0.0);
-    assert!(of.bw_dev >= 0.0 && of.iops_stddev >= 0.0 && of.bw_mean >= 0.0);
 }
 
 const MIX: &str = "[mix]\nrw=randrw\nrwmixread=70\nbs=4k\nsize=16m\nnumjobs=2\nioengine=io_uring\n\
@@ -400,7 +216,7 @@ fn job_files_of_the_field_are_honoured_or_refused_as_written_down() {
             }
         }
     }
-    insta::with_settings!({snapshot_path => "golden", prepend_module_to_snapshot => false, omit_expression => true}, {
+    insta::with_settings!({snapshot_path => "../golden", prepend_module_to_snapshot => false, omit_expression => true}, {
         insta::assert_snapshot!("fio", said);
     });
 }
