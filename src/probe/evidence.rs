@@ -8,6 +8,7 @@ use super::cpu::{Cpus, Reading, Shares, THROTTLED_SHARE_MAX, is_cpu_limited, own
 use super::threads::Threads;
 use crate::base::stats::variation;
 use crate::base::units::{Bytes, Ratio, Seconds};
+use crate::host::block;
 use crate::host::cgroup_io::IoLimits;
 use crate::host::roots::Roots;
 use crate::host::sys;
@@ -18,7 +19,7 @@ use crate::model::outcome::{
 };
 use crate::model::spread::ProcessUse;
 use crate::workload::Watch;
-use crate::workload::devices::{self, Window};
+use crate::workload::devices::Window;
 use crate::workload::drive::Moved;
 
 /// Others move more than this share of the run's bytes: the result is theirs too.
@@ -142,7 +143,7 @@ impl<'a> Observer<'a> {
         }
         for device in &mut used {
             let known = devices.iter().find(|known| known.name == device.device);
-            device.slots = known.and_then(devices::slots);
+            device.slots = known.and_then(|known| block::slots(known.stat.parent()?));
         }
         used
     }
