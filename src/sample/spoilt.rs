@@ -58,7 +58,7 @@ fn change() -> impl Strategy<Value = Change> {
         6 => file.clone().prop_flat_map(|at| spoilt(FILES[at].1).prop_map(move |t| Change::File(at, t))),
         2 => file.clone().prop_map(Change::Whole),
         1 => file.prop_map(Change::Gone),
-        6 => (0..6000_u64).prop_map(Change::Later),
+        6 => (0..12_000_u64).prop_map(Change::Later),
         1 => (0..100_000_u64).prop_map(Change::Suspend),
         1 => any::<u32>().prop_map(|s| Change::WallStep(s.into())),
     ]

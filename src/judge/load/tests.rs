@@ -171,7 +171,7 @@ fn the_page_shows_the_share_of_the_ceiling() {
     let mut resources = [Resource {
         device: "sda".into(),
         class: crate::model::snapshot::ResourceClass::Disk,
-        facts: String::new(),
+        facts: "".into(),
         load: Vec::new(),
         share: None,
         of: Of::Time,
