@@ -229,7 +229,7 @@ impl Facts {
     }
 
     pub fn is_random(&self) -> bool {
-        self.access == Some(Access::Random)
+        matches!(self.access, Some(Access::Random | Access::RandomMap))
     }
 
     pub fn is_sequential(&self) -> bool {

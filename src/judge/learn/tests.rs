@@ -198,6 +198,9 @@ fn a_spindle_is_measured_by_its_whole_stroke_or_flagged() {
     let spindle = inspection(Some(true), &["sda"]);
     let seeks = done(true, [120, 130], BLOCK);
     assert!(found(&seeks, &spindle, &directory()).iter().all(|entry| entry.short_stroke));
+    let mut mapped = seeks.clone();
+    mapped.legs[0].profile.access = Access::RandomMap;
+    assert!(found(&mapped, &spindle, &directory()).iter().all(|entry| entry.short_stroke));
     let raw = Target { name: "raw".into(), place: Place::Device("/dev/sda".into()) };
     assert!(found(&seeks, &spindle, &raw).iter().all(|entry| !entry.short_stroke));
     let streams = done(true, [150, 152], 1 << 20);

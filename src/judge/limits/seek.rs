@@ -121,6 +121,12 @@ mod tests {
     }
 
     #[test]
+    fn random_blocks_that_come_once_each_seek_too() {
+        let mapped = Facts { access: Some(Access::RandomMap), ..spindle(118.0) };
+        assert_eq!(judge(&mapped), judge(&spindle(118.0)));
+    }
+
+    #[test]
     fn below_the_band_it_is_degraded_and_never_sure() {
         let verdict = judge(&spindle(40.0));
         assert_eq!((verdict.limit, verdict.confidence), (Limit::Seek, 0.5));
