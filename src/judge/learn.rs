@@ -4,6 +4,7 @@ use super::book::{Entry, Of, Resource, Way};
 use super::facts::Facts;
 use crate::base::clock::Moment;
 use crate::base::legs::Saturation;
+use crate::base::limits::IO_LIMIT_SHARE;
 use crate::base::units::{Bytes, Seconds};
 use crate::model::job::{Place, Target};
 use crate::model::outcome::{DeviceUse, Done, Inspection, Measured};
@@ -91,6 +92,8 @@ impl Lesson<'_> {
             flags.cpu_limited == Some(true),
             flags.throttled == Some(true),
             flags.short == Some(true),
+            // What a limit on our own control group lets through is no disk's ceiling.
+            self.facts.device.cgroup_ratio.is_some_and(|used| used.0 >= IO_LIMIT_SHARE),
             // Each names something else than the resource, or that there was more to have.
             matches!(
                 self.verdict.limit,

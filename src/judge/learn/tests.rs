@@ -4,7 +4,7 @@ use crate::base::units::Ratio;
 use crate::judge::from_outcome::{self, Place as Where};
 use crate::judge::limits::judge;
 use crate::model::job::{Access, Backing, Device, Profile};
-use crate::model::outcome::{Direction, Evidence, Flags, Knee, SecondLeg};
+use crate::model::outcome::{Direction, Evidence, Flags, IoLimit, Knee, Limited, SecondLeg};
 use crate::model::path::DeclaredBacking;
 use crate::model::samples::{measured, profile};
 use crate::model::spread::Requests;
@@ -142,10 +142,15 @@ fn large_blocks_teach_bytes_and_the_disk_counts_its_own_requests() {
     assert_eq!((disk.value, disk.block), (target.value, Bytes(1 << 19)));
 }
 
+fn io_limit(used: f64) -> IoLimit {
+    let limited = Limited::ReadOperations;
+    IoLimit { device: "sda".into(), limited, limit: 10_000.0, used }
+}
+
 #[test]
 fn what_is_not_clean_or_not_saturated_teaches_nothing() {
     let clean = || done(true, [10_000, 10_400], BLOCK);
-    let set: [fn(&mut Done); 8] = [
+    let set: [fn(&mut Done); 9] = [
         |d| d.flags.short = Some(true),
         |d| d.flags.contended = Some(true),
         |d| d.flags.cached = Some(true),
@@ -154,7 +159,11 @@ fn what_is_not_clean_or_not_saturated_teaches_nothing() {
         |d| d.flags.cpu_limited = Some(true),
         |d| d.second_leg = None,
         |d| d.evidence.foreign_share = Some(0.2),
+        |d| d.evidence.io_limit = Some(io_limit(0.99)),
     ];
+    let mut under_a_limit = clean();
+    under_a_limit.evidence.io_limit = Some(io_limit(0.5));
+    assert!(!flash(&under_a_limit).is_empty(), "it was not what held the run");
     for (index, spoil) in set.into_iter().enumerate() {
         let mut run = clean();
         spoil(&mut run);

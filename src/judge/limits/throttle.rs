@@ -2,6 +2,7 @@
 //! medium's.
 
 use super::{Finding, legs, link, percent};
+use crate::base::limits::IO_LIMIT_SHARE;
 use crate::base::physics::{is_round, is_round_rate};
 use crate::base::units::{Bytes, Frequency, KIB, MIB, Rate};
 use crate::judge::ceilings::{self, Believed};
@@ -10,7 +11,7 @@ use crate::judge::facts::Facts;
 use crate::model::path::Media;
 use crate::model::verdict::{Ceiling, Unit};
 
-const CGROUP: Margin = Margin { x: 0.0, threshold: 0.95, full: 0.99 };
+const CGROUP: Margin = Margin { x: 0.0, threshold: IO_LIMIT_SHARE, full: 0.99 };
 const EVEN: Margin = Margin { x: 0.0, threshold: 0.02, full: 0.01 };
 /// Rates of two depths, or of two block sizes, that are one.
 const EQUAL: f64 = 0.03;
