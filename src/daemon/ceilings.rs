@@ -108,7 +108,7 @@ impl<'a> Here<'a> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::path::Path;
     use std::sync::Mutex;
 
@@ -127,10 +127,10 @@ mod tests {
     use crate::worker::{Runner, Stop};
 
     /// What workers saved last.
-    type Saved = Arc<Mutex<Option<String>>>;
+    pub(in crate::daemon) type Saved = Arc<Mutex<Option<String>>>;
 
     /// One flash disk in sysfs.
-    fn sysfs(sequence: u32) -> tempfile::TempDir {
+    pub(in crate::daemon) fn sysfs(sequence: u32) -> tempfile::TempDir {
         let root = tempfile::tempdir().unwrap();
         let disk = root.path().join("block/sda");
         std::fs::create_dir_all(&disk).unwrap();
@@ -147,7 +147,7 @@ mod tests {
         Arc::new(Plan::build(settings, &document, Path::new("/state")).unwrap())
     }
 
-    fn probing(saved: &Saved, sysfs: &Path, machine: &str) -> Probing {
+    pub(in crate::daemon) fn probing(saved: &Saved, sysfs: &Path, machine: &str) -> Probing {
         let clock = ManualClock::starting_at(1_700_000_000);
         let saved = Arc::clone(saved);
         let script = move |job: &Job| {
@@ -186,7 +186,7 @@ mod tests {
 
     /// Starts on `sysfs`, looks at the target, and says which series of ceilings there are, how many
     /// disks have some, and what was discarded.
-    fn started(probing: &Probing) -> (Lane, usize, usize, Vec<&'static str>) {
+    pub(in crate::daemon) fn started(probing: &Probing) -> (Lane, usize, usize, Vec<&'static str>) {
         let mut lane = probing.open(plan());
         probing.inspect(&mut lane, 0);
         let shared = probing.board.lock();
