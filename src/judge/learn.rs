@@ -1,6 +1,6 @@
 //! What a run teaches of ceilings: only a clean one that is saturated teaches any.
 
-use super::book::{Entry, Of, Resource, Way};
+use super::book::{Entry, Of, Reached, Resource, Way};
 use super::facts::Facts;
 use crate::base::clock::Moment;
 use crate::base::legs::Saturation;
@@ -27,20 +27,21 @@ pub struct Lesson<'a> {
 }
 
 /// What tells a target from another under its name: its path, what is mounted there, and the disks
-/// under it as `told` tells them.
+/// under it as `told` tells them; where it tells none, the mount's source. The kernel's names of disks
+/// are dealt out anew at each start.
 pub fn identity(
     target: &Target,
     inspection: &Inspection,
     told: impl Fn(&str) -> Option<String>,
 ) -> String {
-    let disks = inspection.devices.iter().map(|d| told(&d.name).unwrap_or_else(|| d.name.clone()));
-    let whole = format!(
-        "{}\n{}\n{}\n{}",
-        target.place.path().display(),
-        inspection.filesystem,
-        inspection.source,
-        disks.collect::<Vec<_>>().join("\n")
-    );
+    let path = target.place.path().display();
+    let disks: Vec<_> = inspection.devices.iter().map(|disk| told(&disk.name)).collect();
+    let all: Option<Vec<String>> = disks.into_iter().collect();
+    let below = match all.filter(|disks| !disks.is_empty()) {
+        Some(disks) => disks.join("\n"),
+        None => inspection.source.clone(),
+    };
+    let whole = format!("{path}\n{}\n{below}", inspection.filesystem);
     format!("{:08x}", crc32fast::hash(whole.as_bytes()))
 }
 
@@ -158,25 +159,26 @@ impl Lesson<'_> {
         }
     }
 
-    fn entry(&self, of: Of, value: f64, block: f64) -> Entry {
-        let (source, first) = (self.source(), self.done.legs.first());
+    fn entry(&self, Reached { of, identity, value, kind, block }: Reached) -> Entry {
+        let first = self.done.legs.first();
         let seeks = self.facts.is_random() && self.facts.rotational() == Some(true);
         let whole = matches!(self.target.place, Place::Device(_))
             && of.way == Way::Read
             && first.is_some_and(|leg| leg.profile.span.is_none());
         Entry {
-            identity: String::new(),
+            of,
+            identity,
             by: self.by.to_owned(),
             value,
             trust: Trust::Knee,
-            kind: self.kind(of.way),
+            kind,
             short_stroke: seeks && !self.facts.network_backed() && !whole,
-            block: Bytes(block.max(0.0) as u64),
+            block,
             depth: self.facts.depth.unwrap_or(0.0),
             latency: first.map_or(Seconds(0.0), Measured::latency_mean),
-            source,
+            source: self.source(),
             at: Some(self.at.unix_seconds()),
-            of,
+            fallen: 0,
         }
     }
 

@@ -96,6 +96,10 @@ fn directory() -> Target {
 }
 
 fn found(done: &Done, inspection: &Inspection, target: &Target) -> Vec<Entry> {
+    lesson(done, inspection, target).0
+}
+
+fn lesson(done: &Done, inspection: &Inspection, target: &Target) -> (Vec<Entry>, Vec<Reached>) {
     let backing = DeclaredBacking::default();
     let place =
         Where { inspection: Some(inspection), devices: &inspection.devices, backing: &backing };
@@ -110,7 +114,8 @@ fn found(done: &Done, inspection: &Inspection, target: &Target) -> Vec<Entry> {
         by: "p@srv",
         at: Moment::default(),
     };
-    lesson.entries(|name| (name == "sda").then(|| "naa.1".to_owned()))
+    let told = |name: &str| (name == "sda").then(|| "naa.1".to_owned());
+    (lesson.entries(told), lesson.reached(told))
 }
 
 fn flash(done: &Done) -> Vec<Entry> {
@@ -174,6 +179,25 @@ fn what_is_not_clean_or_not_saturated_teaches_nothing() {
 }
 
 #[test]
+fn what_teaches_nothing_has_still_reached_it_on_its_disk_too() {
+    let reached = |spoil: fn(&mut Done)| {
+        let mut run = done(true, [10_000, 19_000], BLOCK);
+        spoil(&mut run);
+        let (taught, reached) = lesson(&run, &inspection(Some(false), &["sda"]), &directory());
+        assert!(taught.is_empty());
+        let of = |r: Reached| (r.of.resource, r.identity, r.value, r.block);
+        reached.into_iter().map(of).collect::<Vec<_>>()
+    };
+    let [target, disk] = &reached(|_| {})[..] else { panic!("one of each") };
+    assert_eq!((target.2, target.3), (19_000.0, Bytes(BLOCK)));
+    let sda = (Resource::Disk("sda".into()), "naa.1".to_owned(), 19_000.0, Bytes(BLOCK));
+    assert_eq!(*disk, sda);
+    assert_eq!(reached(|d| d.flags.cached = Some(true)), []);
+    assert_eq!(reached(|d| d.flags.direct = Some(false)), [], "the page cache may have answered");
+    assert_eq!(reached(|d| d.evidence.device_read_share = Some(0.1)), []);
+}
+
+#[test]
 fn a_knee_teaches_its_best_rate_only_where_the_ladder_is_saturated() {
     let rung = Rung { depth: 8, operations_per_second: 10_000.0, latency_mean: Seconds(0.0008) };
     let knee = |says| {
@@ -225,14 +249,19 @@ fn of_several_disks_nobody_knows_which_was_full() {
 
 #[test]
 fn a_target_is_told_from_another_by_its_mount_and_its_disks() {
-    let now = |inspection: &Inspection, wwid: &str| {
-        identity(&directory(), inspection, |_| Some(wwid.to_owned()))
+    let now = |inspection: &Inspection, wwid: Option<&str>| {
+        identity(&directory(), inspection, |_| wwid.map(str::to_owned))
     };
     let before = inspection(Some(false), &["sda"]);
-    assert_eq!(now(&before, "naa.1"), now(&before.clone(), "naa.1"));
-    assert_ne!(now(&before, "naa.1"), now(&before, "naa.2"), "another disk");
-    let remounted = Inspection { source: "/dev/sda2".into(), ..before.clone() };
-    assert_ne!(now(&before, "naa.1"), now(&remounted, "naa.1"));
+    let known = now(&before, Some("naa.1"));
+    assert_ne!(known, now(&before, Some("naa.2")), "another disk");
+    let renamed = Inspection { source: "/dev/sdb1".into(), ..inspection(Some(false), &["sdb"]) };
+    assert_eq!(known, now(&renamed, Some("naa.1")), "the same under another name");
+    assert_ne!(now(&before, None), now(&renamed, None), "of which nothing else is told");
+    let other = Inspection { filesystem: "xfs".into(), ..before.clone() };
+    assert_ne!(known, now(&other, Some("naa.1")));
     let fuller = Inspection { available: Bytes(1), ballast: Some(Bytes(7)), ..before.clone() };
-    assert_eq!(now(&before, "naa.1"), now(&fuller, "naa.1"));
+    assert_eq!(known, now(&fuller, Some("naa.1")));
+    let share = |source: &str| Inspection { source: source.into(), ..inspection(None, &[]) };
+    assert_ne!(now(&share("nas:/a"), None), now(&share("nas:/b"), None));
 }
