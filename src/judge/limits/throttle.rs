@@ -2,7 +2,7 @@
 //! medium's.
 
 use super::{Finding, legs, link, percent};
-use crate::base::limits::IO_LIMIT_SHARE;
+use crate::base::limits::{FALLEN_SHARE, IO_LIMIT_SHARE};
 use crate::base::physics::{is_round, is_round_rate};
 use crate::base::units::{Bytes, Frequency, KIB, MIB, Rate};
 use crate::judge::ceilings::{self, Believed};
@@ -19,8 +19,6 @@ const EQUAL: f64 = 0.03;
 const POLICED_GAIN: f64 = 0.1;
 const POLICED_RETRANSMITS: Margin = Margin { x: 0.0, threshold: 0.005, full: 0.02 };
 const POLICED_MOST: f64 = 0.65;
-/// Less of an earlier ceiling than a healthy device gives.
-const FALLEN: f64 = 0.7;
 /// In flight without a second leg from which flash would show what it can.
 const DEEP: f64 = 8.0;
 /// One number in four is round by chance: on a disk of which nothing is known that alone is little.
@@ -194,7 +192,7 @@ fn fallen(facts: &Facts) -> Option<String> {
     let unit = if large { Unit::BytesPerSecond } else { Unit::OperationsPerSecond };
     let ceiling = ceilings::learned(facts, unit)?;
     let rate = if large { facts.bytes()? } else { facts.operations()? };
-    (rate < FALLEN * ceiling.value).then(|| format!("it once gave {}", show(ceiling)))
+    (rate < FALLEN_SHARE * ceiling.value).then(|| format!("it once gave {}", show(ceiling)))
 }
 
 #[cfg(test)]
