@@ -72,6 +72,10 @@ fn even(facts: &Facts) -> Option<Finding> {
             .chain(opaque(facts))
             .flatten()
             .collect();
+    // An even rate alone is no sign of a limit, and what more depth speeds up is under none.
+    if !flat || facts_of_it.is_empty() {
+        return None;
+    }
     let by_number_alone = set.is_none()
         && same_operations.is_none()
         && facts_of_it.len() == 1
@@ -83,7 +87,7 @@ fn even(facts: &Facts) -> Option<Finding> {
     let has_room = facts.in_flight_share().is_some_and(|share| share < ROOM);
     let text = "a limit that somebody set holds the rate: too even for a medium";
     let mut found = Finding::new(Margin { x: cv, ..EVEN }, cv, text)
-        .only_if(flat && !facts_of_it.is_empty() && cv < cv_max)
+        .only_if(cv < cv_max)
         .second(set.is_some() || same_operations.is_some() || facts_of_it.len() >= 2)
         .at_most_if(by_number_alone, ROUND_MOST)
         .at_most_if(has_room && set.is_none(), ABOVE_MOST)
@@ -226,6 +230,19 @@ mod tests {
         assert_ne!(judge(&even_run(500.0, 1.05)).limit, Limit::Throttle, "not equal");
         let noisy = Facts { rate_cv: Some(0.03), ..even_run(500.0, 1.0) };
         assert_ne!(judge(&noisy).limit, Limit::Throttle);
+    }
+
+    #[test]
+    fn an_even_rate_alone_is_not_near_a_limit() {
+        let rivals = |rate, gain| {
+            let rivals = judge(&even_run(rate, gain)).rivals;
+            rivals.into_iter().map(|rival| rival.limit).collect::<Vec<_>>()
+        };
+        assert!(!rivals(504.0, 1.0).contains(&Limit::Throttle), "no other sign of one");
+        assert!(!rivals(500.0, 1.9).contains(&Limit::Throttle), "more depth goes faster");
+        let uneven = judge(&Facts { rate_cv: Some(0.025), ..even_run(500.0, 1.0) });
+        let throttle = uneven.rivals.iter().find(|rival| rival.limit == Limit::Throttle);
+        assert!(throttle.is_some_and(|rival| (rival.ratio - 0.8).abs() < 0.01), "{uneven:?}");
     }
 
     #[test]
