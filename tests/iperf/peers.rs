@@ -98,6 +98,26 @@ fn silence_in_each_phase_is_a_timeout() {
 }
 
 #[test]
+fn a_client_that_has_sent_all_its_bytes_and_awaits_the_peers_still_stops_when_told() {
+    let fake = Fake::new(|n, mut socket| {
+        if n == 0 {
+            socket.write_all(&[9, 10, 1, 2]).unwrap();
+        }
+        hold(socket);
+    });
+    let direction = LinkDirection::Both;
+    let bytes_max = Some(mebibytes(1));
+    let asked = LinkProfile { direction, bytes_max, runtime: Seconds(600.0), ..profile() };
+    let (tell, told) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let mut seen = Seen { stop_after: Some(1), ..Seen::default() };
+        tell.send(watched(fake.address, &asked, &mut seen)).unwrap();
+    });
+    let fault = told.recv_timeout(PATIENCE).unwrap().unwrap_err();
+    assert_eq!(fault.reason, LinkReason::Stopped, "{fault}");
+}
+
+#[test]
 fn a_client_that_gives_up_says_so() {
     let (tell, told) = std::sync::mpsc::channel();
     let tell = std::sync::Mutex::new(tell);
