@@ -295,5 +295,23 @@ fn rotation_rate(dir: &Path) -> Option<u16> {
     (rate != 0).then_some(rate)
 }
 
+/// Written in zones, in order only (Documentation/ABI/stable/sysfs-block, `queue/zoned`).
+pub fn is_zoned(dir: &Path) -> bool {
+    let zoned = attribute(&dir.join("queue/zoned"));
+    zoned.is_some_and(|kind| !kind.is_empty() && kind != "none")
+}
+
+/// Requests that a disk takes at once: what its queues have tags for (block/blk-mq-sysfs.c), and of
+/// SCSI what the disk was found to bear. `None` where its driver tells neither.
+pub fn slots(dir: &Path) -> Option<u32> {
+    let number = |path: &Path| attribute(path)?.parse::<u32>().ok();
+    let tags = |queue: String| number(&dir.join("mq").join(queue).join("nr_tags"));
+    let queues = entries(&dir.join("mq"));
+    let tags: Option<u32> = queues.into_iter().map(tags).sum::<Option<u32>>().filter(|n| *n > 0);
+    let requests = tags.or_else(|| number(&dir.join("queue/nr_requests")));
+    let borne = number(&dir.join("device/queue_depth"));
+    [requests, borne].into_iter().flatten().filter(|n| *n > 0).min()
+}
+
 #[cfg(test)]
 mod tests;

@@ -77,13 +77,26 @@ impl Cpus {
         Self { groups, allowed: rustix::thread::sched_getaffinity(None).ok() }
     }
 
-    pub(super) fn take(&mut self, procfs: &Path) -> Reading {
+    /// Before a run. Its own clocks are read last: a look at all processes of a large host takes
+    /// longer than a small run, and is no part of it. `kernel`: whether its threads are looked at.
+    pub(super) fn before(&mut self, procfs: &Path, kernel: bool) -> Reading {
+        let around = self.around(procfs, kernel);
+        let (process, thread) = (own_cpu(), on_clock(ClockId::ThreadCPUTime));
+        Reading { process, thread, ..around }
+    }
+
+    /// After a run: its own clocks first.
+    pub(super) fn after(&mut self, procfs: &Path, kernel: bool) -> Reading {
+        let (process, thread) = (own_cpu(), on_clock(ClockId::ThreadCPUTime));
+        Reading { process, thread, ..self.around(procfs, kernel) }
+    }
+
+    fn around(&mut self, procfs: &Path, kernel: bool) -> Reading {
         Reading {
-            process: own_cpu(),
-            thread: on_clock(ClockId::ThreadCPUTime),
             host: roots::read_file(&procfs.join("stat")).ok().and_then(|text| parse(&text).ok()),
-            kernel: Threads::read(procfs),
+            kernel: if kernel { Threads::read(procfs) } else { Threads::default() },
             throttled: self.groups.throttled(),
+            ..Reading::default()
         }
     }
 
@@ -189,6 +202,26 @@ mod tests {
     }
 
     #[test]
+    fn a_look_at_all_processes_is_no_part_of_a_run() {
+        let procfs = tempfile::tempdir().unwrap();
+        for number in 1..3000 {
+            let dir = procfs.path().join(number.to_string());
+            std::fs::create_dir(&dir).unwrap();
+            std::fs::write(dir.join("stat"), "7 (md0_raid6) S 2 0 0 0 -1 6 0 0 0 0 3 4 0\n")
+                .unwrap();
+        }
+        let mut cpus = Cpus { groups: CpuGroups::default(), allowed: None };
+        let begun = on_clock(ClockId::ThreadCPUTime);
+        let before = cpus.before(procfs.path(), true);
+        let look = Seconds(before.thread.0 - begun.0);
+        let after = cpus.after(procfs.path(), true);
+        let billed = cpus.shares(&before, &after, Seconds(1.0)).thread.unwrap();
+        assert!(billed.0 < look.0 / 10.0, "{billed} of a second, and a look takes {look}");
+        let short = cpus.before(procfs.path(), false);
+        assert_eq!(short.kernel, Threads::default());
+    }
+
+    #[test]
     fn steal_is_of_all_ticks_and_the_rest_of_the_cpus_that_may_be_used() {
         let before = reading(b"cpu 100 0 100 800 0 0 0 0\ncpu0 0 0 0 0 0 0 0 0\ncpu1 0 0 0 0\n");
         let after = reading(
@@ -216,9 +249,9 @@ mod tests {
     #[test]
     fn this_process_uses_cpu() {
         let mut cpus = Cpus::find();
-        let before = cpus.take(Path::new("/proc"));
+        let before = cpus.before(Path::new("/proc"), true);
         let sum: u64 = (0..5_000_000_u64).fold(0, |sum, n| std::hint::black_box(sum ^ n));
-        let after = cpus.take(Path::new("/proc"));
+        let after = cpus.after(Path::new("/proc"), true);
         let shares = cpus.shares(&before, &after, Seconds(1.0));
         assert!(shares.process.0 > 0.0 && shares.thread.unwrap().0 > 0.0, "{sum}");
     }

@@ -63,6 +63,8 @@ pub fn two_legs(profile: &Profile, rate: Option<Rate>) -> Vec<Profile> {
         depth: depth.saturating_mul(2),
         runtime: Seconds(second_seconds),
         bytes_max: Bytes(profile.bytes_max.0 - half.0),
+        // The device is warm from the first leg.
+        ramp: Seconds(0.0),
         ..profile.clone()
     };
     if disk::check(&second).is_err() || disk::check(&first).is_err() {
@@ -152,16 +154,17 @@ mod tests {
         fn no_profile_and_no_rate_passes_the_bounds(
             preset in prop::sample::select(Preset::ALL.to_vec()), rate in any::<f64>(),
             depth in 1..300_u32, jobs in 1..5_u32, bytes in (2 * MIB)..(1 << 36),
-            seconds in 0.1..100.0,
+            seconds in 0.1..100.0, warm in 0.0..30.0,
         ) {
             let named = profile(preset);
             let (bytes_max, runtime) = (Bytes(bytes), Seconds(seconds));
-            let named = Profile { depth, jobs, bytes_max, runtime, ..named };
+            let named = Profile { depth, jobs, bytes_max, runtime, ramp: Seconds(warm), ..named };
             prop_assume!(disk::check(&named).is_ok());
             for legs in [two_legs(&named, Some(Rate(rate))), two_legs(&named, None)] {
                 prop_assert!(legs.iter().all(|leg| disk::check(leg).is_ok()));
                 prop_assert!(legs.iter().map(|leg| leg.bytes_max.0).sum::<u64>() <= bytes);
-                prop_assert!(legs.iter().map(|leg| leg.runtime.0).sum::<f64>() <= seconds + 1e-9);
+                let time: f64 = legs.iter().map(|leg| leg.runtime.0 + leg.ramp.0).sum();
+                prop_assert!(time <= seconds + warm + 1e-9);
                 prop_assert!(legs[0].depth <= depth);
                 prop_assert!(legs.len() == 1 || legs[1].depth == 2 * legs[0].depth);
             }

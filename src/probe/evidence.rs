@@ -8,6 +8,7 @@ use super::cpu::{Cpus, Reading, Shares, THROTTLED_SHARE_MAX, is_cpu_limited, own
 use super::threads::Threads;
 use crate::base::stats::variation;
 use crate::base::units::{Bytes, Ratio, Seconds};
+use crate::host::block;
 use crate::host::cgroup_io::IoLimits;
 use crate::host::roots::Roots;
 use crate::host::sys;
@@ -18,7 +19,7 @@ use crate::model::outcome::{
 };
 use crate::model::spread::ProcessUse;
 use crate::workload::Watch;
-use crate::workload::devices::{self, Window};
+use crate::workload::devices::Window;
 use crate::workload::drive::Moved;
 
 /// Others move more than this share of the run's bytes: the result is theirs too.
@@ -40,8 +41,10 @@ pub(super) struct Observer<'a> {
     top: Window,
     limits: IoLimits,
     cpus: Cpus,
-    cpu: Reading,
+    /// Whether it may last long enough for shares of threads to say something.
+    lasts: bool,
     threads: Option<Threads>,
+    cpu: Reading,
 }
 
 /// What was seen of some legs; of the load of others only what can be seen meanwhile.
@@ -55,13 +58,15 @@ pub(super) struct Seen {
 }
 
 impl<'a> Observer<'a> {
-    pub(super) fn begin(run: &'a Run) -> Self {
+    /// `lasts`: not where a few operations are the whole of it.
+    pub(super) fn begin(run: &'a Run, lasts: bool) -> Self {
         let mut cpus = Cpus::find();
         Self {
             limits: IoLimits::of_own(&Roots::default()),
-            cpu: cpus.take(&run.procfs),
+            threads: if lasts { Threads::watch() } else { None },
+            cpu: cpus.before(&run.procfs, lasts),
             cpus,
-            threads: Threads::watch(),
+            lasts,
             leaves: Window::open(&run.devices),
             top: Window::open(&run.top),
             run,
@@ -72,7 +77,7 @@ impl<'a> Observer<'a> {
     pub(super) fn finish(mut self, legs: &[Measured], moved: &Moved) -> Seen {
         let elapsed = self.leaves.elapsed();
         let (leaves, top) = (self.leaves.so_far(), self.top.so_far());
-        let later = self.cpus.take(&self.run.procfs);
+        let later = self.cpus.after(&self.run.procfs, self.lasts);
         let shares = self.cpus.shares(&self.cpu, &later, elapsed);
         let threads = self.threads.take();
         let mut evidence = Evidence {
@@ -138,7 +143,7 @@ impl<'a> Observer<'a> {
         }
         for device in &mut used {
             let known = devices.iter().find(|known| known.name == device.device);
-            device.slots = known.and_then(devices::slots);
+            device.slots = known.and_then(|known| block::slots(known.stat.parent()?));
         }
         used
     }

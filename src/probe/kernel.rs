@@ -16,7 +16,7 @@ const SPAN_MIN: Seconds = Seconds(0.5);
 
 /// CPU time of all kernel threads, in ticks, by their number: a worker of a queue is called after what
 /// it does at the moment, and may come by a name that matters later.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Threads(BTreeMap<String, (String, u64)>);
 
 impl Threads {

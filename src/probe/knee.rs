@@ -102,6 +102,9 @@ pub(super) fn climb(course: &mut dyn Legs, rungs: &[Profile]) -> Found {
         {
             ladder.repeat_below(below, pass);
         }
+        if ladder.halt.is_some() {
+            break;
+        }
         let top = top_of(&ladder.rungs, spindles);
         // A knee that is the top has nothing above it yet that shows its end.
         let ended = top == Some(Saturation::Saturated) && !ladder.knee_is_top();
@@ -154,19 +157,18 @@ impl Ladder {
     }
 
     /// Takes the rung below the top once more in place of what it was.
-    fn repeat_below(&mut self, profile: &Profile, pass: Pass) {
-        let top = self.rungs.pop().zip(self.passes.pop());
-        let below = self.rungs.pop().zip(self.passes.pop());
-        if self.take(profile, pass) {
-            self.repeated = true;
-        } else if let Some((rung, pass)) = below {
-            self.rungs.push(rung);
-            self.passes.push(pass);
-        }
-        if let Some((rung, pass)) = top {
-            self.rungs.push(rung);
-            self.passes.push(pass);
-        }
+    fn repeat_below(&mut self, profile: &Profile, mut pass: Pass) {
+        let Some(below) = self.rungs.len().checked_sub(2) else { return };
+        let Some((operations_per_second, latency_mean)) = pass.result() else {
+            if !pass.could_not_begin() {
+                self.halt = pass.halt.take();
+            }
+            return;
+        };
+        let depth = profile.in_flight_max();
+        self.rungs[below] = Rung { depth, operations_per_second, latency_mean };
+        self.passes[below] = pass;
+        self.repeated = true;
     }
 
     fn found(mut self, spindles: usize) -> Found {
@@ -264,6 +266,15 @@ mod tests {
         let (_, found) = climbed(script);
         assert!(matches!(found.halt, Some(Halt::Skipped(..))));
         assert_eq!(found.knee.unwrap().rungs.len(), 3);
+    }
+
+    #[test]
+    fn a_stop_while_the_lowest_rung_is_repeated_is_no_result() {
+        let mut script = Script::ways(1, 1000.0);
+        (script.slow_from, script.stops_at) = (Some((1, 0.5)), Some(2));
+        let (depths, found) = climbed(script);
+        assert_eq!(depths, [1, 2, 1]);
+        assert!(matches!(found.halt, Some(Halt::Skipped(..))));
     }
 
     #[test]

@@ -87,7 +87,7 @@ pub(super) fn twice(course: &mut dyn Legs, first: &Profile, second: &Profile) ->
     let mut says = classify(result, deeper, rotational);
     let mut repeated = false;
     if says == Saturation::Unsteady {
-        let again = Profile { runtime: second.runtime, ..first.clone() };
+        let again = Profile { runtime: second.runtime, ramp: second.ramp, ..first.clone() };
         let again = course.leg(&again, 0, 0);
         match again.map(|pass| (pass.result(), pass)) {
             Some((Some(result), pass)) => {

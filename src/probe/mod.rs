@@ -93,10 +93,15 @@ impl Shape {
         }
     }
 
-    /// How long a run takes as planned, with what is needed around its legs.
+    /// How long a run takes at most as planned, with what is needed around its legs.
     pub fn time(&self) -> Seconds {
         let legs: f64 = self.legs.iter().map(|leg| leg.runtime.0 + leg.ramp.0).sum();
-        Seconds(legs + 2.0 * self.quiet.0 + AROUND.0)
+        // The first of two legs may be run once more, for as long as the second.
+        let again = match (self.depths, &self.legs[..]) {
+            (Depths::Twice, [one]) => depths::two_legs(one, None).get(1).map(|leg| leg.runtime),
+            _ => None,
+        };
+        Seconds(legs + again.unwrap_or_default().0 + 2.0 * self.quiet.0 + AROUND.0)
     }
 
     /// What a file must hold at least; `None` where any size will do.

@@ -41,7 +41,8 @@ pub(super) fn storage(run: &Run, rules: &Rules, watch: &dyn Watch) -> Outcome {
     };
     let mut around = Around::begin(run, watch);
     let bill = Bill::open(run);
-    let mut course = Course::new(run, &ground, &chosen, watch);
+    let lasts = rules.flags_of_length;
+    let mut course = Course { lasts, ..Course::new(run, &ground, &chosen, watch) };
     let found = match (rules.depths, &run.legs[..]) {
         // Sections of a job file have names of their own: they are no legs of one profile.
         (Depths::Twice, [first, second]) if first.name == second.name => {
@@ -75,6 +76,8 @@ pub(super) struct Course<'a> {
     ground: &'a Ground,
     chosen: &'a Chosen,
     watch: &'a dyn Watch,
+    /// Whether it may last long enough for shares of threads.
+    lasts: bool,
     moved: Moved,
     passes: u64,
     begun: Duration,
@@ -83,7 +86,8 @@ pub(super) struct Course<'a> {
 impl<'a> Course<'a> {
     fn new(run: &'a Run, ground: &'a Ground, chosen: &'a Chosen, watch: &'a dyn Watch) -> Self {
         let begun = monotonic();
-        Self { run, ground, chosen, watch, moved: Moved::default(), passes: 0, begun }
+        let moved = Moved::default();
+        Self { run, ground, chosen, watch, lasts: true, moved, passes: 0, begun }
     }
 
     /// Runs `legs`, of which the first has this index in the run. Each pass draws its own offsets.
@@ -107,7 +111,7 @@ impl<'a> Course<'a> {
                     break;
                 }
             };
-            observer.get_or_insert_with(|| Observer::begin(self.run));
+            observer.get_or_insert_with(|| Observer::begin(self.run, self.lasts));
             let end = ready.run();
             add(&mut moved, &end.moved);
             pass.measured.push(end.measured);

@@ -12,11 +12,10 @@ use rustix::fs::{
 use crate::base::fault::{Fault, FaultKind};
 use crate::base::units::{Bytes, Ratio};
 use crate::host::roots::Roots;
-use crate::host::topology;
-use crate::model::job::{Place, Target};
+use crate::host::{block, topology};
+use crate::model::job::{Device, Place, Target};
 use crate::model::outcome::Inspection;
 use crate::workload::ballast;
-use crate::workload::devices::is_zoned;
 
 /// Inspects `target` on the host whose tables are under `roots`.
 ///
@@ -40,7 +39,7 @@ fn directory(path: &Path, look: &Look, roots: &Roots) -> Result<Inspection, Faul
         source: under.source,
         backing: under.backing,
         copy_on_write: under.copy_on_write,
-        zoned: under.devices.iter().any(is_zoned),
+        zoned: any_zoned(&under.devices),
         read_only: under.read_only || look.read_only,
         size: look.size,
         available: look.available,
@@ -52,6 +51,10 @@ fn directory(path: &Path, look: &Look, roots: &Roots) -> Result<Inspection, Faul
 }
 
 /// A raw device is mounted nowhere; it is its own source.
+fn any_zoned(devices: &[Device]) -> bool {
+    devices.iter().filter_map(|device| device.stat.parent()).any(block::is_zoned)
+}
+
 fn device(path: &Path, look: &Look, roots: &Roots) -> Inspection {
     let under = topology::under_node(roots, look.device);
     Inspection {
@@ -60,7 +63,7 @@ fn device(path: &Path, look: &Look, roots: &Roots) -> Inspection {
         source: path.display().to_string(),
         backing: under.backing,
         copy_on_write: under.copy_on_write,
-        zoned: under.devices.iter().any(is_zoned),
+        zoned: any_zoned(&under.devices),
         read_only: look.read_only,
         size: look.size,
         available: look.available,

@@ -5,10 +5,9 @@ use std::path::Path;
 use crate::base::clock::{Clock, Moment, SystemClock};
 use crate::base::counter::grown32;
 use crate::base::units::{Bytes, Seconds};
-use crate::host::block::entries;
-use crate::host::roots;
+use crate::host::{disks, roots};
 use crate::model::job::Device;
-use crate::model::load::{Discards, DiskCounters, DiskLoad, Flushes};
+use crate::model::load::{DiskCounters, DiskLoad};
 use crate::model::outcome::DeviceUse;
 use crate::model::spread::Requests;
 
@@ -82,67 +81,12 @@ fn used(
     })
 }
 
-/// Written in zones, in order only (Documentation/ABI/stable/sysfs-block, `queue/zoned`).
-pub fn is_zoned(device: &Device) -> bool {
-    let zoned = device.stat.parent().and_then(|dir| roots::attribute(&dir.join("queue/zoned")));
-    zoned.is_some_and(|kind| !kind.is_empty() && kind != "none")
-}
-
-/// Requests that a disk takes at once: what its queues have tags for (block/blk-mq-sysfs.c), and of
-/// SCSI what the disk was found to bear. `None` where its driver tells neither.
-pub fn slots(device: &Device) -> Option<u32> {
-    slots_in(device.stat.parent()?)
-}
-
-/// [`slots`] of the device whose directory in sysfs this is.
-pub fn slots_in(dir: &Path) -> Option<u32> {
-    let number = |path: &Path| roots::attribute(path)?.parse::<u32>().ok();
-    let tags = |queue: String| number(&dir.join("mq").join(queue).join("nr_tags"));
-    let queues = entries(&dir.join("mq"));
-    let tags: Option<u32> = queues.into_iter().map(tags).sum::<Option<u32>>().filter(|n| *n > 0);
-    let requests = tags.or_else(|| number(&dir.join("queue/nr_requests")));
-    let borne = number(&dir.join("device/queue_depth"));
-    [requests, borne].into_iter().flatten().filter(|n| *n > 0).min()
-}
-
 fn read(stat: &Path) -> Option<DiskCounters> {
-    parse(&roots::attribute(stat)?)
-}
-
-/// One line of Documentation/block/stat.rst: 11 fields, then discards (4.18), flushes (5.5).
-fn parse(text: &str) -> Option<DiskCounters> {
-    let mut fields = text.split_ascii_whitespace().map(|field| field.parse::<u64>().ok());
-    let mut next = || fields.next().flatten();
-    let mut counters = DiskCounters {
-        reads: next()?,
-        reads_merged: next()?,
-        sectors_read: next()?,
-        read_ms: next()?,
-        writes: next()?,
-        writes_merged: next()?,
-        sectors_written: next()?,
-        write_ms: next()?,
-        in_flight: next()?,
-        busy_ms: next()?,
-        queue_ms: next()?,
-        discards: None,
-        flushes: None,
-    };
-    if let (Some(completed), Some(merged), Some(sectors), Some(ms)) =
-        (next(), next(), next(), next())
-    {
-        counters.discards = Some(Discards { completed, merged, sectors, ms });
-    }
-    if let (Some(completed), Some(ms)) = (next(), next()) {
-        counters.flushes = Some(Flushes { completed, ms });
-    }
-    Some(counters)
+    disks::stat(roots::attribute(stat)?.as_bytes())
 }
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::*;
     use crate::base::units::Ratio;
 
@@ -154,8 +98,10 @@ mod tests {
 
     #[test]
     fn a_stat_file_gives_bytes_and_queue() {
-        let before = parse(STAT).unwrap();
-        let after = parse("110 1 880 550 200 2 1616 590 0 1070 1140 3 0 8 1 6 520").unwrap();
+        let before = disks::stat(STAT.as_bytes()).unwrap();
+        let after =
+            disks::stat("110 1 880 550 200 2 1616 590 0 1070 1140 3 0 8 1 6 520".as_bytes())
+                .unwrap();
         let used = used(&sda(Path::new("")), &before, &after, Seconds(2.0)).unwrap();
         assert_eq!((used.read_bytes, used.written_bytes), (Bytes(80 * 512), Bytes(16 * 512)));
         assert_eq!((used.reads.completed, used.writes.completed), (10, 0));
@@ -164,35 +110,14 @@ mod tests {
     }
 
     #[test]
-    fn sysfs_tells_slots_and_zones_of_a_disk() {
-        let dir = tempfile::tempdir().unwrap();
-        let file = |path: &str, text: &str| {
-            let path = dir.path().join(path);
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(path, text).unwrap();
-        };
-        let disk = sda(&dir.path().join("stat"));
-        assert_eq!(slots(&disk), None);
-        file("queue/nr_requests", "256\n");
-        assert_eq!(slots(&disk), Some(256), "an old kernel");
-        file("mq/0/nr_tags", "64\n");
-        file("mq/1/nr_tags", "64\n");
-        assert_eq!(slots(&disk), Some(128));
-        file("device/queue_depth", "32\n");
-        assert_eq!(slots(&disk), Some(32), "NCQ");
-        assert!(!is_zoned(&disk));
-        file("queue/zoned", "none\n");
-        assert!(!is_zoned(&disk));
-        file("queue/zoned", "host-aware\n");
-        assert!(is_zoned(&disk));
-    }
-
-    #[test]
     fn old_kernels_have_fewer_columns_and_fell_counters_no_use() {
-        let old = parse("1 2 3 4 5 6 7 8 9 10 11").unwrap();
+        let old = disks::stat("1 2 3 4 5 6 7 8 9 10 11".as_bytes()).unwrap();
         assert_eq!((old.discards, old.flushes), (None, None));
-        assert_eq!(parse("1 2 3"), None);
-        assert_eq!(used(&sda(Path::new("")), &parse(STAT).unwrap(), &old, Seconds(1.0)), None);
+        assert_eq!(disks::stat("1 2 3".as_bytes()), None);
+        assert_eq!(
+            used(&sda(Path::new("")), &disks::stat(STAT.as_bytes()).unwrap(), &old, Seconds(1.0)),
+            None
+        );
     }
 
     #[test]
@@ -201,12 +126,5 @@ mod tests {
         let window = Window::open(&[gone]);
         assert!(!window.sees_all());
         assert_eq!(window.busiest(), None);
-    }
-
-    proptest! {
-        #[test]
-        fn no_text_breaks_the_parser(text in ".{0,200}") {
-            let _ = parse(&text);
-        }
     }
 }

@@ -168,8 +168,11 @@ impl<'a> Drive<'a> {
             let step = self.pattern.step(slot.job);
             let mut submitted = now;
             if step.write {
-                if std::mem::take(&mut waits) {
-                    self.engine.submit()?;
+                if std::mem::take(&mut waits)
+                    && let Err(error) = self.engine.submit()
+                {
+                    self.free.push(index);
+                    return Err(error);
                 }
                 if let Some(buffer) = self.engine.buffer(index) {
                     self.filler.fill(buffer);

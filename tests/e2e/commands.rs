@@ -32,7 +32,9 @@ pub const PROMISES: &[Promise] = &[
         .alone()
         .root()
         .needs(&["losetup"]),
-    Promise::new("io_uring_denied_falls_back_to_aio_and_says_why", no_io_uring).alone().root(),
+    Promise::new("case_101_io_uring_denied_falls_back_to_aio_and_says_why", no_io_uring)
+        .alone()
+        .root(),
     Promise::new("memory_is_refused_as_a_target", memory),
     Promise::new("a_read_only_state_directory_stops_no_sampling", read_only_state)
         .root()

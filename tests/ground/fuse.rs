@@ -1,5 +1,8 @@
 //! A file system in memory that fails, hangs, lies and comes short on command.
 
+#[path = "../fuse_end.rs"]
+mod fuse_end;
+
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
@@ -7,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, UNIX_EPOCH};
 
+use fuse_end::end;
 use fuser::{
     BackgroundSession, Config, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags,
     Generation, INodeNo, InitFlags, KernelConfig, LockOwner, OpenFlags, ReplyAttr, ReplyCreate,
@@ -374,6 +378,6 @@ impl Fuse {
 impl Drop for Fuse {
     fn drop(&mut self) {
         self.stall(false);
-        drop(self.session.take().map(BackgroundSession::umount_and_join));
+        end(self.session.take(), &self.path);
     }
 }

@@ -14,7 +14,6 @@ use crate::worker::{
 
 pub const PROMISES: &[Promise] = &[
     Promise::new("a_worker_of_512_mib_at_depth_32_of_1_mib_stays_under_48_mib", memory),
-    Promise::new("case_101_a_denied_engine_is_replaced_and_named", denied_engine).root(),
     Promise::new("case_105_a_commit_is_an_operation_with_its_flush", commits)
         .root()
         .needs(&["fusermount3"]),
@@ -46,32 +45,6 @@ fn memory() {
     let peak = Bytes(peak.expect("a peak while the worker was there") << 10);
     println!("peak memory {peak}");
     assert!(peak <= Bytes(48 * MIB), "{peak}");
-}
-
-/// Puts the kernel's switch back when dropped.
-struct Switch(String);
-
-const IO_URING_SWITCH: &str = "/proc/sys/kernel/io_uring_disabled";
-
-impl Drop for Switch {
-    fn drop(&mut self) {
-        let _ = std::fs::write(IO_URING_SWITCH, &self.0);
-    }
-}
-
-fn denied_engine() {
-    let Ok(was) = std::fs::read_to_string(IO_URING_SWITCH) else {
-        return println!("skipped: this kernel has no {IO_URING_SWITCH}");
-    };
-    let dir = disk_dir();
-    let denied = {
-        let _switch = Switch(was);
-        std::fs::write(IO_URING_SWITCH, "2").unwrap();
-        measured(work(Task::Run(unnamed(dir.path(), leg(0.5)))))
-    };
-    let leg = &denied.legs[0];
-    assert_ne!(leg.engine.label(), "io_uring");
-    assert!(leg.engine_reason.contains("io_uring"), "{}", leg.engine_reason);
 }
 
 /// The number that etcd's users ask for: a write that is on the disk when it returns.

@@ -1,5 +1,8 @@
 //! The physics as a real block device: a FUSE file with asynchronous direct I/O under a loop device.
 
+#[path = "../fuse_end.rs"]
+mod fuse_end;
+
 use std::collections::{BinaryHeap, HashMap};
 use std::ffi::OsStr;
 use std::fs::File;
@@ -17,6 +20,7 @@ use fuser::{
 use tempfile::TempDir;
 
 use super::model::{Disk, Physics};
+use fuse_end::end;
 
 const FILE: INodeNo = INodeNo(2);
 const TTL: Duration = Duration::from_secs(3600);
@@ -240,7 +244,7 @@ pub struct PhysicsDisk {
     shared: Arc<Shared>,
     session: Option<BackgroundSession>,
     server: Option<std::thread::JoinHandle<()>>,
-    _mount: TempDir,
+    mount: TempDir,
 }
 
 impl PhysicsDisk {
@@ -276,14 +280,7 @@ impl PhysicsDisk {
             .unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         let device = String::from_utf8(output.stdout).unwrap().trim().to_owned();
-        Self {
-            device,
-            commands,
-            shared,
-            session: Some(session),
-            server: Some(server),
-            _mount: mount,
-        }
+        Self { device, commands, shared, session: Some(session), server: Some(server), mount }
     }
 
     /// Kernel name: `loop3`.
@@ -296,7 +293,7 @@ impl Drop for PhysicsDisk {
     fn drop(&mut self) {
         self.commands.stalled.store(false, Ordering::Relaxed);
         let _ = Command::new("losetup").args(["-d", &self.device]).status();
-        drop(self.session.take().map(BackgroundSession::umount_and_join));
+        end(self.session.take(), self.mount.path());
         self.shared.queue.lock().unwrap().ended = true;
         self.shared.changed.notify_all();
         drop(self.server.take().map(std::thread::JoinHandle::join));

@@ -129,3 +129,27 @@ fn disks_are_told_apart_by_what_they_say_else_by_number_and_size() {
     let [a, b] = ["a", "b"].map(|end| told(Some(&format!("{}\"{end}", "x".repeat(80)))).unwrap());
     assert!(a != b && a.len() <= 64 && !a.contains('"'), "{a} {b}");
 }
+
+#[test]
+fn sysfs_tells_slots_and_zones_of_a_disk() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = |path: &str, text: &str| {
+        let path = dir.path().join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    };
+    let disk = dir.path();
+    assert_eq!(slots(disk), None);
+    file("queue/nr_requests", "256\n");
+    assert_eq!(slots(disk), Some(256), "an old kernel");
+    file("mq/0/nr_tags", "64\n");
+    file("mq/1/nr_tags", "64\n");
+    assert_eq!(slots(disk), Some(128));
+    file("device/queue_depth", "32\n");
+    assert_eq!(slots(disk), Some(32), "NCQ");
+    assert!(!is_zoned(disk));
+    file("queue/zoned", "none\n");
+    assert!(!is_zoned(disk));
+    file("queue/zoned", "host-aware\n");
+    assert!(is_zoned(disk));
+}

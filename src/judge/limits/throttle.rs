@@ -73,10 +73,13 @@ fn even(facts: &Facts) -> Option<Finding> {
             .chain(opaque(facts))
             .flatten()
             .collect();
-    let by_one = set.is_none() && same_operations.is_none() && facts_of_it.len() == 1;
-    let by_number_alone = by_one && only_undeclared(facts);
+    let by_number_alone = set.is_none()
+        && same_operations.is_none()
+        && facts_of_it.len() == 1
+        && only_undeclared(facts);
     // One in four is round by chance, and what a limiter lets through hardly varies.
-    let cv_max = if by_one && round(facts).is_some() { EVEN.full } else { EVEN.threshold };
+    let by_round = by_number_alone && round(facts).is_some();
+    let cv_max = if by_round { EVEN.full } else { EVEN.threshold };
     // A lock in software above an idle disk is as even.
     let has_room = facts.in_flight_share().is_some_and(|share| share < ROOM);
     let text = "a limit that somebody set holds the rate: too even for a medium";

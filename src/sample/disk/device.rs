@@ -6,7 +6,7 @@ use super::track::{Track, Window};
 use crate::base::clock::Moment;
 use crate::base::units::{Bytes, Ratio, Seconds};
 use crate::config::settings::{Media, SampleSettings};
-use crate::host::block::{Class, Facts, directory, entries, refusal, told_by};
+use crate::host::block::{Class, Facts, directory, entries, refusal, told_by, slots};
 use crate::host::roots::{KeptNumber, Roots};
 use crate::host::topology::under_device;
 use crate::host::transport::nvme_paths;
@@ -14,7 +14,6 @@ use crate::model::job::Backing;
 use crate::model::live::{DiskLive, DiskWindow};
 use crate::model::metric::Label;
 use crate::model::outcome::DiskCondition;
-use crate::workload::devices::slots_in;
 use crate::model::snapshot::{Of, Resource, ResourceClass};
 
 pub(super) struct Disk {
@@ -216,7 +215,7 @@ impl Sheet {
             .or(note);
         let leaves = leaves.iter().map(|leaf| leaf.as_str().into()).collect();
         let facts = Facts { backing, ..facts };
-        let slots = directory(roots, name).filter(|_| leaf).and_then(|dir| slots_in(&dir));
+        let slots = directory(roots, name).filter(|_| leaf).and_then(|dir| slots(&dir));
         Self { facts, media, leaf, slots, info, leaves, related, phrase, note }
     }
 

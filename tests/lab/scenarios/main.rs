@@ -111,6 +111,7 @@ impl Scenario {
         println!("{} in {:.1?}: {}", self.name, begun.elapsed(), row.describe());
         if row.is_moot() {
             println!("{}: not counted: others held the run back above its disk", self.name);
+            matrix::set_aside();
             return Ok(());
         }
         let wrong = row.wrong();
