@@ -279,7 +279,7 @@ fn hundreds_of_saved_runs_are_one_file() {
     let one = judged(&["--from", "small-cloud.yml"]);
     let many: Vec<&Value> = runs(&one).iter().cycle().take(400).collect();
     let saved = dir.path().join("saved.json");
-    let text = serde_json::json!({ "runs": many }).to_string();
+    let text = format!("{:#}", serde_json::json!({ "runs": many }));
     assert!(text.len() > 256 << 10, "larger than a configuration may be: {}", text.len());
     std::fs::write(&saved, text).unwrap();
     let again = judged(&["--from", saved.to_str().unwrap()]);
