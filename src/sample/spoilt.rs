@@ -94,7 +94,7 @@ fn every_case_of_the_fixtures_is_held_by_a_test() {
     let cases = std::fs::read_dir(root.join("tests/fixtures/cases")).unwrap();
     for case in cases.map(|entry| entry.unwrap().file_name().into_string().unwrap()) {
         let named = sources.contains(&format!("fn case_{}_", &case[..3]));
-        assert!(named || sources.contains(&format!("/{case}\"")), "{case}");
+        assert!(named || sources.contains(&format!("{case}\"")), "{case}");
     }
 }
 

@@ -63,7 +63,9 @@ impl Disk {
     /// `moved`: its counters are not those of the last tick.
     pub(super) fn is_replaced(&mut self, moved: bool) -> bool {
         self.unasked += 1;
-        if !moved && self.unasked < ASK_EVERY {
+        // A loop is given another file, or none, without a request.
+        let still = !moved && self.sheet.facts.class != Class::Loop;
+        if still && self.unasked < ASK_EVERY {
             return false;
         }
         self.unasked = 0;
