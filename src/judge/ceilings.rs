@@ -121,14 +121,7 @@ fn describe(wire: &DeclaredPath, lines: &str, mtu: u32) -> String {
 
 /// `1 Gbit/s`, `908.97 Mbit/s`.
 pub fn bits(rate: Rate) -> String {
-    let bits = rate.0 * 8.0;
-    let (value, unit) = match bits {
-        b if b >= 1e9 => (b / 1e9, "Gbit/s"),
-        b if b >= 1e6 => (b / 1e6, "Mbit/s"),
-        b => (b / 1e3, "kbit/s"),
-    };
-    let text = format!("{value:.2}");
-    format!("{} {unit}", text.trim_end_matches('0').trim_end_matches('.'))
+    rate.bits()
 }
 
 /// Payload of one segment on a link run's path: as read from TCP, else by the path's framing.
