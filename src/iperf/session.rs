@@ -43,6 +43,7 @@ impl From<Broken> for End {
     fn from(broken: Broken) -> Self {
         Self::silent(match broken {
             Broken::Late => LinkReason::Timeout,
+            Broken::Stopped => LinkReason::Stopped,
             _ => LinkReason::Protocol,
         })
     }

@@ -165,6 +165,7 @@ pub(super) struct Stream {
     pub sends: bool,
     socket: Arc<TcpStream>,
     moved: Arc<Moved>,
+    gate: Arc<Gate>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -192,20 +193,20 @@ impl Stream {
         gate: &Arc<Gate>,
     ) -> io::Result<Self> {
         let (socket, moved) = (Arc::new(socket), Arc::<Moved>::default());
-        let (own, counts, gate) = (Arc::clone(&socket), Arc::clone(&moved), Arc::clone(gate));
+        let (own, counts, shut) = (Arc::clone(&socket), Arc::clone(&moved), Arc::clone(gate));
         let block = block.clamp(1, BLOCK_BYTES_MAX) as usize;
         let body = move || {
             if sends {
-                send_until_stopped(&own, &counts, &gate, block);
+                send_until_stopped(&own, &counts, &shut, block);
             } else {
-                receive_until_closed(&own, &counts, &gate, block);
+                receive_until_closed(&own, &counts, &shut, block);
             }
         };
         let thread = std::thread::Builder::new()
             .name(format!("stream-{id}"))
             .stack_size(STACK_BYTES)
             .spawn(body)?;
-        Ok(Self { id, sends, socket, moved, thread: Some(thread) })
+        Ok(Self { id, sends, socket, moved, gate: Arc::clone(gate), thread: Some(thread) })
     }
 
     pub(super) fn sample(&self) -> Sample {
@@ -249,6 +250,8 @@ impl Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
+        // A sender that has used its bound up waits for the gate alone.
+        self.gate.stop();
         let _ = self.socket.shutdown(Shutdown::Both);
         self.join();
     }

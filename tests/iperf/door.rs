@@ -34,17 +34,24 @@ fn state(mut socket: &TcpStream) -> u8 {
 
 /// A control connection whose parameters were accepted.
 fn begun(address: SocketAddr) -> TcpStream {
+    asked(address, ASKS)
+}
+
+fn asked(address: SocketAddr, parameters: &str) -> TcpStream {
     let mut control = connect(address);
     control.write_all(COOKIE).unwrap();
     assert_eq!(state(&control), 9);
-    control.write_all(&framed(ASKS)).unwrap();
+    control.write_all(&framed(parameters)).unwrap();
     assert_eq!(state(&control), 10);
     control
 }
 
 /// A test under way, and its only data connection.
 fn running(address: SocketAddr) -> (TcpStream, TcpStream) {
-    let control = begun(address);
+    joined(address, begun(address))
+}
+
+fn joined(address: SocketAddr, control: TcpStream) -> (TcpStream, TcpStream) {
     let mut data = connect(address);
     data.write_all(COOKIE).unwrap();
     assert_eq!((state(&control), state(&control)), (1, 2));
@@ -210,6 +217,16 @@ fn a_client_that_dies_or_gives_up_frees_the_slot_at_once() {
     control.write_all(&[9]).unwrap();
     assert_eq!(rest(&control).unwrap(), [0xfe, 0, 0, 0, 110, 0, 0, 0, 0]);
     until("the slot after nonsense", || test(ours.address, &quick()).is_ok());
+}
+
+#[test]
+fn a_client_that_dies_once_it_has_all_its_bytes_frees_the_slot() {
+    let ours = Ours::patient();
+    let asks = ASKS.replace("\"num\":0", "\"num\":1000,\"reverse\":true");
+    let (control, mut data) = joined(ours.address, asked(ours.address, &asks));
+    data.read_exact(&mut [0; 1000]).unwrap();
+    drop((control, data));
+    until("the slot", || test(ours.address, &quick()).is_ok());
 }
 
 #[test]
