@@ -61,7 +61,7 @@ fn way(kernel: &dyn Ask, peer: SocketAddr, roots: &Roots, overrides: &Overrides<
 fn put_together(found: Found, overrides: &Overrides<'_>) -> PeerWay {
     let line = |bounds: &[Bound]| {
         let declared = declared(&found, overrides.path);
-        declared.or_else(|| detected(&found, bounds, overrides.peer))
+        declared.or_else(|| detected(&found, bounds, overrides))
     };
     let (transmit, receive) = (line(&found.transmit), line(&found.receive));
     let unknown = if transmit.is_some() && receive.is_some() {
@@ -74,20 +74,22 @@ fn put_together(found: Found, overrides: &Overrides<'_>) -> PeerWay {
     PeerWay { devices: found.devices, transmit, receive, unknown }
 }
 
-/// As the operator says, with packets as they are seen where nothing is said of them.
+/// Packets as the operator describes them, and what wraps them; `None` where nothing is said.
+fn said(path: &DeclaredPath) -> Option<(Framing, String)> {
+    if path.encapsulation.is_none() && path.mtu.is_none() {
+        return None;
+    }
+    let encapsulation = path.encapsulation.unwrap_or(Encapsulation::None);
+    let framing = encapsulation.framing(path.mtu.unwrap_or(Framing::default().mtu));
+    Some((framing, words(&[encapsulation.label()])))
+}
+
+/// The rate that the operator says, with packets as they are seen where nothing is said of them.
 fn declared(found: &Found, path: &DeclaredPath) -> Option<Line> {
     let flow = path.link?;
     let members = path.members.map_or(1.0, f64::from);
-    let said = path.encapsulation.is_some() || path.mtu.is_some();
-    let seen = found.framing.filter(|_| !said);
-    let (framing, overlays) = match seen {
-        Some(framing) => (framing, words(&found.overlays)),
-        None => {
-            let encapsulation = path.encapsulation.unwrap_or(Encapsulation::None);
-            let framing = encapsulation.framing(path.mtu.unwrap_or(Framing::default().mtu));
-            (framing, words(&[encapsulation.label()]))
-        }
-    };
+    let seen = || Some((found.framing?, words(&found.overlays)));
+    let (framing, overlays) = said(path).or_else(seen).unwrap_or_default();
     let times = path.members.filter(|n| *n > 1).map_or(String::new(), |n| format!("{n} x "));
     let mtu = framing.mtu;
     let source = format!("declared {times}{}{overlays}, MTU {mtu}", flow.bits());
@@ -95,8 +97,8 @@ fn declared(found: &Found, path: &DeclaredPath) -> Option<Line> {
 }
 
 /// The least of what was found on this host and of what the peer has.
-fn detected(found: &Found, bounds: &[Bound], peer: Option<Rate>) -> Option<Line> {
-    let theirs = peer.zip(found.framing).map(|(rate, framing)| Bound {
+fn detected(found: &Found, bounds: &[Bound], overrides: &Overrides<'_>) -> Option<Line> {
+    let theirs = overrides.peer.zip(found.framing).map(|(rate, framing)| Bound {
         rate,
         flow: rate,
         framing,
@@ -104,9 +106,12 @@ fn detected(found: &Found, bounds: &[Bound], peer: Option<Rate>) -> Option<Line>
         name: "the peer's".into(),
     });
     let all: Vec<Bound> = bounds.iter().cloned().chain(theirs).collect();
-    let Bound { rate, flow, framing, declared, name } = Found::least(&all)?.clone();
-    let (overlays, mtu) = (words(&found.overlays), framing.mtu);
-    let source = format!("{name}, {}{overlays}, MTU {mtu}", rate.bits());
+    let Bound { rate, flow, framing: seen, declared, name } = Found::least(&all)?.clone();
+    let (framing, overlays) = match said(overrides.path) {
+        Some((framing, overlays)) => (Framing { frame: seen.frame, ..framing }, overlays),
+        None => (seen, words(&found.overlays)),
+    };
+    let source = format!("{name}, {}{overlays}, MTU {}", rate.bits(), framing.mtu);
     Some(Line { rate, flow, framing, declared, source })
 }
 

@@ -6,6 +6,7 @@ use crate::base::physics::{goodput, payload};
 use crate::base::units::{Bytes, Rate};
 use crate::model::path::{DeclaredPath, Encapsulation};
 use crate::model::verdict::{Ceiling, Persistence, Trust, Unit};
+use crate::model::way::Line;
 
 /// A measurement above this times a ceiling shows that the ceiling is none.
 pub const BEYOND: f64 = 1.05;
@@ -73,27 +74,15 @@ pub fn link(facts: &Facts) -> Believed {
     if !facts.is_link() && !facts.network_backed() {
         return Believed::Unknown;
     }
-    let wire = wire(facts);
-    let named = match (wire.link, facts.link.line_bytes_per_second) {
-        (Some(declared), _) => Some((declared, Trust::Declared)),
-        (None, Some(detected)) => Some((detected, Trust::Detected)),
-        (None, None) => None,
+    let carried = match seen_line(facts) {
+        Some(line) => by_sight(facts, line),
+        None => by_declaration(facts, measured),
     };
-    let Some((line, trust)) = named else { return Believed::Unknown };
-    // One flow goes over one member of a bond; of several, nobody says which go where.
-    let one_flow = facts.is_link() && facts.depth == Some(1.0);
-    let members = wire.members.filter(|_| !one_flow).map_or(1.0, f64::from);
+    let Some((value, source, trust)) = carried else { return Believed::Unknown };
     let divisor = if writes { copies_on_the_link(facts) } else { 1.0 };
-    let carries = |mtu| {
-        let framing = wire.encapsulation.unwrap_or(Encapsulation::None).framing(mtu);
-        goodput(Rate(line.0 * members), framing).map(|rate| rate.0 / divisor)
-    };
-    let mtu = mtu_of(wire, |mtu| carries(mtu).is_some_and(|most| measured > most * 1.005));
-    let Some(value) = carries(mtu) else { return Believed::Unknown };
-    let bond = if members > 1.0 { format!("{members} x ") } else { String::new() };
     let copies =
         if divisor > 1.0 { format!(", each write {divisor} x on it") } else { String::new() };
-    let source = describe(wire, &format!("{bond}{}", bits(line)), mtu) + &copies;
+    let (value, source) = (value / divisor, source + &copies);
     let ceiling = Ceiling {
         value,
         unit: Unit::BytesPerSecond,
@@ -105,6 +94,43 @@ pub fn link(facts: &Facts) -> Believed {
         kind: Persistence::Sustained,
     };
     check(ceiling, measured)
+}
+
+/// The line of a link run as its route was followed, unless something else is declared by now.
+fn seen_line(facts: &Facts) -> Option<&Line> {
+    let line = facts.link.line.as_ref().filter(|_| facts.is_link())?;
+    facts.path.link.is_none_or(|link| line.declared && line.flow == link).then_some(line)
+}
+
+/// Payload, what says so, and how far it is believed.
+type Carried = (f64, String, Trust);
+
+fn by_sight(facts: &Facts, line: &Line) -> Option<Carried> {
+    let streams = if facts.depth == Some(1.0) { 1 } else { u32::MAX };
+    let value = line.ceiling(streams, facts.link.segment_payload_bytes)?;
+    let trust = if line.declared { Trust::Declared } else { Trust::Detected };
+    Some((value.0, line.source.clone(), trust))
+}
+
+fn by_declaration(facts: &Facts, measured: f64) -> Option<Carried> {
+    let wire = wire(facts);
+    let (line, trust) = match (wire.link, facts.link.line_bytes_per_second) {
+        (Some(declared), _) => (declared, Trust::Declared),
+        (None, detected) => (detected?, Trust::Detected),
+    };
+    // One flow goes over one member of a bond; of several, nobody says which go where.
+    let one_flow = facts.is_link() && facts.depth == Some(1.0);
+    let members = wire.members.filter(|_| !one_flow).map_or(1.0, f64::from);
+    let carries = |mtu| {
+        let framing = wire.encapsulation.unwrap_or(Encapsulation::None).framing(mtu);
+        goodput(Rate(line.0 * members), framing).map(|rate| rate.0)
+    };
+    let (_, writes) = link_load(facts)?;
+    let crossing = if writes { measured * copies_on_the_link(facts) } else { measured };
+    let mtu = mtu_of(wire, |mtu| carries(mtu).is_some_and(|most| crossing > most * 1.005));
+    let bond = if members > 1.0 { format!("{members} x ") } else { String::new() };
+    let source = describe(wire, &format!("{bond}{}", bits(line)), mtu);
+    Some((carries(mtu)?, source, trust))
 }
 
 /// As declared; else 1500, or 9000 where the measurement shows that packets are larger.

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::base::fault::{Fault, FaultKind};
 use crate::base::units::{Bytes, Rate, Ratio, Seconds};
+use crate::model::way::{LinkCeiling, PeerWay};
 
 /// Which end sends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -142,6 +143,21 @@ pub struct LinkMeasured {
     pub identity: Option<LinkIdentity>,
 }
 
+impl LinkMeasured {
+    /// Sets what arrived against what the way carries in that direction.
+    pub fn set_against(&mut self, way: &PeerWay) {
+        let streams = self.profile.streams;
+        let ways = [(&mut self.forward, &way.transmit), (&mut self.reverse, &way.receive)];
+        for (flow, line) in ways {
+            let Some(flow) = flow else { continue };
+            flow.ceiling = line
+                .as_ref()
+                .zip(flow.rate())
+                .and_then(|(line, measured)| LinkCeiling::of(line, (streams, flow.mss), measured));
+        }
+    }
+}
+
 /// What loadlines tell each other beside the protocol.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LinkIdentity {
@@ -181,6 +197,9 @@ pub struct LinkFlow {
     pub mss: Option<Bytes>,
     /// What the sender used.
     pub congestion: Option<String>,
+    /// What the way carries, where its line rate is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ceiling: Option<LinkCeiling>,
     pub streams: Vec<LinkStream>,
 }
 

@@ -264,6 +264,8 @@ fn what_the_operator_says_wins_and_of_both_ends_the_lower_holds() {
     let links = Declared::from([("eth0".to_owned(), Rate(1.25e9))]);
     let ten = Overrides { links: &links, ..nothing() };
     assert_eq!(mbit(&net.way(PEER, &ten).transmit), "9089.73");
+    let wrapped = DeclaredPath { encapsulation: Some(Encapsulation::Gre), ..NO_PATH.clone() };
+    assert_eq!(mbit(&net.way(PEER, &Overrides { path: &wrapped, ..ten }).transmit), "9141.74");
     let lower = Overrides { peer: Some(Rate(125e6)), ..ten };
     let line = net.way(PEER, &lower).transmit.unwrap();
     assert_eq!(line.source, "the peer's, 1 Gbit/s, VXLAN, MTU 1500");
