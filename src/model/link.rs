@@ -218,7 +218,7 @@ impl LinkFlow {
 /// Round-trip times as the sender saw them under load.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LinkRtt {
-    /// Of single packets.
+    /// Of single packets; where time was omitted, of the smoothed value.
     pub min: Seconds,
     /// Of the kernel's smoothed value, ten times a second and stream.
     pub median: Seconds,

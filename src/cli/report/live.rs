@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::course::{Course, measure};
-use super::peers::{Ground, Peer};
+use super::peers::{Ground, Peer, find};
 use super::plan::{self, Size};
 use super::seen::{FILE_MIN, Seen};
 use super::{Declared, Gathered, machine};
@@ -54,8 +54,12 @@ pub(super) fn gather(live: Live, declared: Declared) -> Result<Gathered, Failure
     let (settings, targets) = places(&live, &declared, state.clone())?;
     let size = Size { quick: !live.full, runtime: live.runtime };
     check(&live)?;
-    let hand = Hand::until_interrupted(live.common.roots())?;
     let mut gathered = Gathered::default();
+    let path = declared.path.unwrap_or_else(|| settings.path.clone());
+    let ground = Ground::new(live.common.roots(), &settings, path);
+    // Nothing stops a name service but the end of the process: until then Ctrl-C is left as it is.
+    let peers = find(&live.peer, size, &ground, &mut gathered);
+    let hand = Hand::until_interrupted(live.common.roots())?;
     let mut seen = Vec::new();
     for settings in targets {
         match Seen::look(&hand, settings, live.size) {
@@ -64,21 +68,8 @@ pub(super) fn gather(live: Live, declared: Declared) -> Result<Gathered, Failure
         }
     }
     bound(&mut seen, &settings, (size, live.yes), &mut gathered)?;
-    let path = declared.path.unwrap_or_else(|| settings.path.clone());
-    let ground = Ground::new(&hand.roots, &settings, path.clone());
-    let mut peers: Vec<Peer<'_>> = Vec::new();
-    for name in &live.peer {
-        // One that is named twice is measured once.
-        if peers.iter().any(|peer| peer.name == *name) {
-            continue;
-        }
-        match Peer::find(name, size, &ground) {
-            Ok(peer) => peers.push(peer),
-            Err(text) => gathered.fail(text),
-        }
-    }
     let places: Vec<_> = seen.iter().map(|place| (&place.settings, &place.inspection)).collect();
-    gathered.about = machine::about(&hand.roots, &settings, &places, &path);
+    gathered.about = machine::about(&hand.roots, &settings, &places, &ground.path);
     gathered.about.extend(peers.iter().map(Peer::about));
     if !seen.is_empty() || !peers.is_empty() {
         let turn = hand::wait_for_turn(&state, &hand.stop)?;

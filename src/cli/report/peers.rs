@@ -42,15 +42,15 @@ const AROUND: Seconds = Seconds(0.5);
 /// What all peers have in common.
 pub(super) struct Ground {
     roots: Roots,
-    path: DeclaredPath,
+    pub(super) path: DeclaredPath,
     links: Declared,
 }
 
 impl Ground {
-    pub(super) fn new(roots: &Roots, settings: &Settings, path: DeclaredPath) -> Self {
+    pub(super) fn new(roots: Roots, settings: &Settings, path: DeclaredPath) -> Self {
         let rates = settings.sample.links.iter();
         let links = rates.filter_map(|(name, link)| Some((name.clone(), link.rate?))).collect();
-        Self { roots: roots.clone(), path, links }
+        Self { roots, path, links }
     }
 }
 
@@ -63,6 +63,26 @@ pub(super) struct Peer<'a> {
     pub(super) runs: Vec<Planned>,
 }
 
+/// The peers that have an address, each once.
+pub(super) fn find<'a>(
+    names: &[String],
+    size: Size,
+    ground: &'a Ground,
+    gathered: &mut Gathered,
+) -> Vec<Peer<'a>> {
+    let mut peers: Vec<Peer<'_>> = Vec::new();
+    for name in names {
+        if peers.iter().any(|peer| peer.name == *name) {
+            continue;
+        }
+        match Peer::find(name, size, ground) {
+            Ok(peer) => peers.push(peer),
+            Err(text) => gathered.fail(text),
+        }
+    }
+    peers
+}
+
 /// One run in one direction, at so many streams and at twice that.
 pub(super) struct Planned {
     name: String,
@@ -73,7 +93,7 @@ pub(super) struct Planned {
 impl<'a> Peer<'a> {
     /// # Errors
     /// Where the name has no address.
-    pub(super) fn find(name: &str, size: Size, ground: &'a Ground) -> Result<Self, String> {
+    fn find(name: &str, size: Size, ground: &'a Ground) -> Result<Self, String> {
         let addresses = resolve(name).map_err(|failure| failure.text)?;
         let way = addresses.first().map_or_else(PeerWay::default, |first| {
             way::to(&first.to_string(), &ground.roots, (&ground.path, &ground.links))
@@ -268,7 +288,7 @@ mod tests {
 
     fn ground() -> Ground {
         let path = DeclaredPath { link: Some(Rate(125e6)), ..DeclaredPath::default() };
-        Ground::new(&Roots::default(), &Settings::default(), path)
+        Ground::new(Roots::default(), &Settings::default(), path)
     }
 
     #[test]
