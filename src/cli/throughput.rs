@@ -122,14 +122,8 @@ impl ThroughputArguments {
 
 pub(super) fn run(arguments: ThroughputArguments, out: &mut dyn Write) -> Result<(), Failure> {
     let profile = arguments.profile()?;
-<<<<<<< HEAD
     let path = super::report::section("path", arguments.path.as_deref(), declared::path)?;
-    let stop = super::hand::stop_on_interrupt()?;
-    let state = daemon::state::directory(|name| std::env::var(name).ok())
-        .unwrap_or_else(|_| std::env::temp_dir());
-=======
     // Nothing stops a name service but the end of the process: until then Ctrl-C is left as it is.
->>>>>>> mendlink
     let addresses = resolve(&arguments.peer)?;
     let stop = super::hand::stop_on_interrupt()?;
     let turn = super::hand::wait_for_turn(&super::hand::state_directory(), &stop)?;
