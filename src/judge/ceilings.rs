@@ -2,10 +2,10 @@
 //! measurement went clearly beyond.
 
 use super::facts::Facts;
-use crate::base::physics::{goodput, payload};
+use crate::base::physics::{goodput, payload, write_factor};
 use crate::base::units::{Bytes, Rate};
 use crate::model::path::{DeclaredPath, Encapsulation};
-use crate::model::verdict::{Ceiling, Persistence, Trust, Unit};
+use crate::model::verdict::{Ceiling, Trust, Unit};
 use crate::model::way::Line;
 
 /// A measurement above this times a ceiling shows that the ceiling is none.
@@ -82,18 +82,9 @@ pub fn link(facts: &Facts) -> Believed {
     let divisor = if writes { copies_on_the_link(facts) } else { 1.0 };
     let copies =
         if divisor > 1.0 { format!(", each write {divisor} x on it") } else { String::new() };
-    let (value, source) = (value / divisor, source + &copies);
-    let ceiling = Ceiling {
-        value,
-        unit: Unit::BytesPerSecond,
-        resource: LINK.into(),
-        direction: if writes { "write" } else { "read" }.into(),
-        trust,
-        source,
-        at: None,
-        kind: Persistence::Sustained,
-    };
-    check(ceiling, measured)
+    let direction = if writes { "write" } else { "read" };
+    let value = (value / divisor, Unit::BytesPerSecond);
+    check(Ceiling::lasting(value, (LINK, direction), (trust, source + &copies)), measured)
 }
 
 /// The line of a link run as its route was followed, unless something else is declared by now.
@@ -154,10 +145,9 @@ pub fn bits(rate: Rate) -> String {
 pub fn segment(facts: &Facts) -> Option<Bytes> {
     let wire = wire(facts);
     let framing = wire.encapsulation.unwrap_or(Encapsulation::None);
-    facts
-        .link
-        .segment_payload_bytes
-        .or_else(|| payload(framing.framing(wire.mtu.unwrap_or(MTU_DEFAULT))))
+    let seen = || payload(seen_line(facts)?.framing);
+    let said = || payload(framing.framing(wire.mtu.unwrap_or(MTU_DEFAULT)));
+    facts.link.segment_payload_bytes.or_else(seen).or_else(said)
 }
 
 /// What the declared disks move: bandwidth x devices, / replicas for what is written.
@@ -167,39 +157,23 @@ pub fn disks(facts: &Facts) -> Believed {
     };
     let Some(measured) = facts.bytes() else { return Believed::Unknown };
     let writes = facts.write_bytes() / measured;
-    let value = one.0 * devices / ((1.0 - writes) + writes * facts.replicas());
+    let value = one.0 * devices / write_factor(writes, facts.replicas());
     let copies = if writes > 0.0 && facts.replicas() > 1.0 {
         format!(", {} copies", facts.replicas())
     } else {
         String::new()
     };
-    let ceiling = Ceiling {
-        value,
-        unit: Unit::BytesPerSecond,
-        resource: "disks".into(),
-        direction: direction(facts).into(),
-        trust: Trust::Declared,
-        source: format!("{devices} x {one}{copies}"),
-        at: None,
-        kind: Persistence::Sustained,
-    };
-    check(ceiling, measured)
+    let source = (Trust::Declared, format!("{devices} x {one}{copies}"));
+    let value = (value, Unit::BytesPerSecond);
+    check(Ceiling::lasting(value, ("disks", direction(facts)), source), measured)
 }
 
 /// The limit that somebody set, in the unit in which it is closest.
 pub fn set_limit(facts: &Facts) -> Believed {
     let of = |value: Option<f64>, unit: Unit, measured: Option<f64>| {
         let (value, measured) = (value?, measured?);
-        let ceiling = Ceiling {
-            value,
-            unit,
-            resource: "rate".into(),
-            direction: direction(facts).into(),
-            trust: Trust::Declared,
-            source: "a limit that somebody set".into(),
-            at: None,
-            kind: Persistence::Sustained,
-        };
+        let source = (Trust::Declared, "a limit that somebody set".to_owned());
+        let ceiling = Ceiling::lasting((value, unit), ("rate", direction(facts)), source);
         Some((measured / value, check(ceiling, measured)))
     };
     let operations = facts.backing.operations_limit.map(|limit| limit.0);
