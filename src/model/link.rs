@@ -4,7 +4,6 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::base::fault::{Fault, FaultKind};
 use crate::base::units::{Bytes, Rate, Ratio, Seconds};
 use crate::model::way::{LinkCeiling, PeerWay};
 
@@ -115,18 +114,6 @@ impl fmt::Display for LinkFault {
     }
 }
 
-impl From<LinkFault> for Fault {
-    fn from(fault: LinkFault) -> Self {
-        let kind = match fault.reason {
-            LinkReason::Busy | LinkReason::Refused | LinkReason::Stopped => FaultKind::Refused,
-            LinkReason::Timeout => FaultKind::TimedOut,
-            LinkReason::Denied => FaultKind::Denied,
-            LinkReason::Protocol => FaultKind::Malformed,
-        };
-        Fault::new(kind, fault.text)
-    }
-}
-
 /// Everything a link probe measured.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LinkMeasured {
@@ -155,6 +142,12 @@ impl LinkMeasured {
                 .zip(flow.rate())
                 .and_then(|(line, measured)| LinkCeiling::of(line, (streams, flow.mss), measured));
         }
+    }
+
+    /// The directions that were measured; true where this host sends.
+    pub fn flows(&self) -> impl Iterator<Item = (bool, &LinkFlow)> + Clone {
+        let both = [(true, self.forward.as_ref()), (false, self.reverse.as_ref())];
+        both.into_iter().filter_map(|(sends, flow)| Some((sends, flow?)))
     }
 }
 

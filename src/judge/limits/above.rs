@@ -52,8 +52,7 @@ pub(super) fn cpu(facts: &Facts) -> Option<Finding> {
         Finding::flagged(CPU, text, "it was flagged as limited by CPU").advise(more)
     };
     let elsewhere = |share: Option<Ratio>| share.filter(|_| !facts.keeps_depth());
-    let idle_itself =
-        facts.is_link() && cpu.busiest_ratio.is_some_and(|share| share.0 < OWN_IDLE);
+    let idle_itself = facts.is_link() && cpu.busiest_ratio.is_some_and(|share| share.0 < OWN_IDLE);
     let unseen = facts.network_backed() || idle_itself;
     let guess = |found: Option<Finding>| found.map(|found| found.at_most_if(unseen, CPU_GUESS));
     let less_shared = "a host that is less shared";
