@@ -26,7 +26,7 @@ pub struct Host {
 }
 
 impl Host {
-    pub fn new() -> Self {
+    pub fn namespace() -> Self {
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let name = format!("llhost{}-{number}", std::process::id());
         run(&format!("ip netns add {name}"));
@@ -125,7 +125,7 @@ pub fn vxlan(host: &Host, (device, remote): (&str, &str), (net, end): (u8, u8)) 
 /// Two hosts on a wire of one gigabit, 10.99.0.1 and 10.99.0.2, with a VXLAN on it, 10.98.0.1 and
 /// 10.98.0.2.
 pub fn on_a_gigabit() -> [Host; 2] {
-    let [a, b] = [Host::new(), Host::new()];
+    let [a, b] = [Host::namespace(), Host::namespace()];
     cable(&a, &b, 99);
     for (host, device, end) in [(&a, "n99x", 1), (&b, "n99y", 2)] {
         shape(host, device, GIGABIT);

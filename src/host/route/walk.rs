@@ -154,7 +154,7 @@ impl Walk<'_> {
             return self.line(device, *framing, found);
         }
         if let Some(tunnel) = &device.tunnel {
-            return self.tunnel(device, tunnel, framing, found);
+            return self.tunnel((device, tunnel), framing, found);
         }
         let below = |what: &str| {
             let elsewhere = format!("{name}: {what} is in another network namespace");
@@ -193,15 +193,15 @@ impl Walk<'_> {
 
     fn tunnel(
         &self,
-        device: &Device,
-        tunnel: &Tunnel,
+        (device, tunnel): (&Device, &Tunnel),
         framing: &mut Framing,
         found: &mut Found,
     ) -> Result<Step, String> {
         let outer = if tunnel.outer_v6 { IPV6 } else { IPV4 };
         // A tag inside is one more thing that is carried.
         let adds = outer + tunnel.adds + 4 * framing.tags;
-        let (mtu, encapsulation) = (framing.mtu + adds, framing.encapsulation + adds);
+        let (mtu, encapsulation) =
+            (framing.mtu.saturating_add(adds), framing.encapsulation.saturating_add(adds));
         *framing = Framing { mtu, encapsulation, tags: 0, ..*framing };
         found.overlays.push(tunnel.label);
         let Some(remote) = tunnel.remote else {

@@ -37,8 +37,9 @@ fn profile(streams: u32) -> LinkProfile {
     LinkProfile {
         streams,
         direction: LinkDirection::Forward,
-        runtime: Seconds(2.0),
-        omit: Seconds(0.5),
+        runtime: Seconds(1.5),
+        // A stock server leaves out whole seconds only.
+        omit: Seconds(1.0),
         bytes_max: None,
         block: None,
         window: None,
@@ -121,7 +122,7 @@ fn overlay(_: u64) -> Sight {
 
 /// Both hosts of a VXLAN send to a third, which holds what it passes on.
 fn window(_: u64) -> Sight {
-    let [host, mut server, between] = [Host::new(), Host::new(), Host::new()];
+    let [host, mut server, between] = [Host::namespace(), Host::namespace(), Host::namespace()];
     cable(&host, &between, 96);
     cable(&server, &between, 95);
     vxlan(&host, ("n96x", "10.96.0.2"), (97, 1));
@@ -141,7 +142,7 @@ fn window(_: u64) -> Sight {
 
 /// A third host passes on so much and drops the rest; this one knows of no rate.
 fn policer(_: u64) -> Sight {
-    let [host, mut server, between] = [Host::new(), Host::new(), Host::new()];
+    let [host, mut server, between] = [Host::namespace(), Host::namespace(), Host::namespace()];
     cable(&host, &between, 94);
     cable(&between, &server, 93);
     host.run("ip route add 10.93.0.0/24 via 10.94.0.2");
@@ -159,14 +160,14 @@ fn policer(_: u64) -> Sight {
 
 /// Segments that iperf3 sends again, and bytes that arrive, on the same way.
 fn stock(host: &Host, peer: &str) -> (f64, f64) {
-    let output = host.command(&format!("iperf3 -J -c {peer} -P 4 -t 2 -C cubic")).output();
+    let output = host.command(&format!("iperf3 -J -c {peer} -P 4 -t 1 -O 1 -C cubic")).output();
     let json: serde_json::Value = serde_json::from_slice(&output.unwrap().stdout).unwrap();
     let number = |path: &str| json.pointer(path).and_then(serde_json::Value::as_f64).unwrap();
     (number("/end/sum_sent/retransmits"), number("/end/sum_received/bytes"))
 }
 
 fn cable_alone(_: u64) -> Sight {
-    let [host, mut server] = [Host::new(), Host::new()];
+    let [host, mut server] = [Host::namespace(), Host::namespace()];
     cable(&host, &server, 92);
     server.serve();
     let (sight, _) = fill(&host, "10.92.0.2", &profile(4));
