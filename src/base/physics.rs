@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::units::{Bytes, Rate, Seconds};
 
 /// IPv4 and TCP headers with timestamps (RFC 791, RFC 9293, RFC 7323).
-pub const HEADERS_BYTES: u32 = 52;
+const HEADERS_BYTES: u32 = 52;
 /// Ethernet header, checksum, preamble and gap (IEEE 802.3).
 pub const FRAME_BYTES: u32 = 38;
 /// Seconds of a long seek and of a short one, read with the least and the most that ordering the
@@ -238,6 +238,13 @@ mod tests {
         let shaper = Framing { encapsulation: 50, frame: 14, ..Framing::default() };
         let rate = goodput(Rate(984_395e3 / 8.0), shaper).unwrap();
         assert_eq!(format!("{:.2}", rate.0 * 8.0 / 1e6), "908.97");
+    }
+
+    #[test]
+    fn a_payload_tells_the_packets_that_carry_it() {
+        for (mtu, encapsulation) in [(1500, 0), (1500, 50), (9000, 58)] {
+            let framing = Framing { mtu, encapsulation, tags: 0 };
+        }
     }
 
     #[test]

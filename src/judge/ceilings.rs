@@ -112,13 +112,14 @@ fn by_declaration(facts: &Facts, measured: f64) -> Option<Carried> {
     // One flow goes over one member of a bond; of several, nobody says which go where.
     let one_flow = facts.is_link() && facts.depth == Some(1.0);
     let members = wire.members.filter(|_| !one_flow).map_or(1.0, f64::from);
-    let carries = |mtu| {
-        let framing = wire.encapsulation.unwrap_or(Encapsulation::None).framing(mtu);
-        goodput(Rate(line.0 * members), framing).map(|rate| rate.0)
-    };
+    let overlay = wire.encapsulation.unwrap_or(Encapsulation::None);
+    let carries = |mtu| goodput(Rate(line.0 * members), overlay.framing(mtu)).map(|most| most.0);
+    let seen = facts.link.segment_payload_bytes.filter(|_| facts.is_link());
+    let seen = seen.map(|segment| overlay.framing(0).with_payload(segment).mtu);
     let (_, writes) = link_load(facts)?;
     let crossing = if writes { measured * copies_on_the_link(facts) } else { measured };
-    let mtu = mtu_of(wire, |mtu| carries(mtu).is_some_and(|most| crossing > most * 1.005));
+    let exceeds = |mtu| carries(mtu).is_some_and(|most| crossing > most * 1.005);
+    let mtu = seen.unwrap_or_else(|| mtu_of(wire, exceeds));
     let bond = if members > 1.0 { format!("{members} x ") } else { String::new() };
     let source = describe(wire, &format!("{bond}{}", bits(line)), mtu);
     Some((carries(mtu)?, source, trust))
