@@ -241,13 +241,6 @@ mod tests {
     }
 
     #[test]
-    fn a_payload_tells_the_packets_that_carry_it() {
-        for (mtu, encapsulation) in [(1500, 0), (1500, 50), (9000, 58)] {
-            let framing = Framing { mtu, encapsulation, tags: 0 };
-        }
-    }
-
-    #[test]
     fn a_gigabit_is_112_mebibytes() {
         let rate = goodput(GIGABIT, Framing::default()).unwrap();
         assert_eq!(format!("{:.1}", rate.0 / f64::from(1 << 20)), "112.2");
