@@ -388,7 +388,7 @@ fn what_the_command_line_gets_wrong_is_said() {
         (&["--quick", "--full"][..], 2, "'--quick' cannot be used with '--full'"),
         (&["--runtime", "10ms"][..], 2, "--runtime: 1s to 1h"),
         (&["--size", "1MiB"][..], 2, "--size: at least 64MiB"),
-        (&["--peer", "storage2"][..], 2, "loadline report --iperf3 link.json"),
+        (&["--peer", "127.0.0.1:1"][..], 1, "to 127.0.0.1:1, 4 streams: refused: "),
         (&["--from", "nowhere.yml"][..], 1, "nowhere.yml: No such file or directory"),
         (&["--fio", "small-cloud.yml"][..], 1, "small-cloud.yml: not JSON"),
         (&["--iperf3", "tools/fio-3.33.json"][..], 1, "not what `iperf3 -J` writes"),

@@ -20,6 +20,10 @@ mod crash;
 mod exposition;
 mod hang;
 mod harness;
+#[allow(dead_code, reason = "shared with the lab, which uses more of it")]
+#[path = "../lab/hosts.rs"]
+mod hosts;
+mod links;
 mod prometheus;
 mod promise;
 mod reload;
@@ -44,6 +48,7 @@ fn main() {
         hang::PROMISES,
         crash::PROMISES,
         agree::PROMISES,
+        links::PROMISES,
         prometheus::PROMISES,
     ];
     let mut promises: Vec<_> = promises.into_iter().flatten().collect();
