@@ -34,11 +34,22 @@ pub struct Host {
     /// Of its systemd, as seen from here.
     init: u32,
     dir: TempDir,
+    /// A device of its own lies under /srv.
+    mounted: bool,
 }
 
 impl Host {
     pub fn boot() -> Self {
+        Self::boot_with(None)
+    }
+
+    /// With the file system of a device at /srv.
+    pub fn boot_with(device: Option<&str>) -> Self {
         let dir = disk_dir();
+        std::fs::create_dir(dir.path().join("srv")).unwrap();
+        if let Some(device) = device {
+            must(Command::new("mount").arg(device).arg(dir.path().join("srv")));
+        }
         let mut unshare = Command::new("bash")
             .arg(root().join("tests/deploy/host.sh"))
             .arg(&*BASE)
@@ -57,7 +68,7 @@ impl Host {
             let name = std::fs::read_to_string(format!("/proc/{init}/comm")).ok()?;
             (name.trim() == "systemd").then_some(init)
         });
-        let host = Self { unshare, init, dir };
+        let host = Self { unshare, init, dir, mounted: device.is_some() };
         until("the host to be up", || {
             let state = said(&host.run(&["systemctl", "is-system-running"]));
             ["running", "degraded"].contains(&state.trim()).then_some(())
@@ -83,6 +94,11 @@ impl Host {
 
     pub fn shell(&self, script: &str) -> String {
         self.must(&["sh", "-euc", script])
+    }
+
+    /// What is /srv on the host, from here.
+    pub fn srv(&self) -> PathBuf {
+        self.dir.path().join("srv")
     }
 
     /// A file of the host, from here.
@@ -143,6 +159,9 @@ impl Drop for Host {
         // Its first process ends with it, and all others with that.
         let _ = self.unshare.kill();
         let _ = self.unshare.wait();
+        if self.mounted {
+            let _ = Command::new("umount").arg("--lazy").arg(self.srv()).status();
+        }
         let cgroup = std::fs::read_to_string(self.dir.path().join("cgroup")).unwrap_or_default();
         let cgroup = cgroup.trim();
         if cgroup.contains("/loadline-host-") {

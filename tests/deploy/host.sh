@@ -4,7 +4,7 @@
 # ends with this process.
 set -eu
 base=$1 dir=$2
-mkdir "$dir"/{upper,work,root,srv}
+mkdir "$dir"/{upper,work,root}
 
 # A cgroup for its systemd to rule; the name is what the test removes.
 tree=$(awk '$3 == "cgroup2" {print $2; exit}' /proc/mounts)

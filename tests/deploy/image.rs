@@ -119,9 +119,9 @@ mount --rbind /proc "$1/host/proc"
 mount --rbind /sys "$1/host/sys"
 mount --rbind / "$1/host/root"
 for at in proc host/proc host/root; do mount -o remount,bind,ro "$1/$at"; done
-image=$1 user=$2 env=$3
+image=$1 user=$2 env=$3 chroot=$(command -v chroot)
 shift 3
-exec env -i "$env" chroot --userspec="$user" "$image" "$@"
+exec env -i "$env" "$chroot" --userspec="$user" "$image" "$@"
 "#;
 
 struct Container(Child);
@@ -148,8 +148,10 @@ fn runs() {
         .arg(format!("--listen=localhost:{port}"))
         .stdout(Stdio::null())
         .spawn();
-    let _container = Container(child.unwrap());
+    let mut container = Container(child.unwrap());
     let page = until("a worker's run in the image", || {
+        let ended = container.0.try_wait().unwrap();
+        assert!(ended.is_none(), "it ended: {ended:?}");
         page(port).filter(|page| page.contains("loadline_sandbox_enforced{part=\"seccomp\"} 1"))
     });
     for sampler in ["disk", "link", "tcp", "cpu"] {

@@ -18,6 +18,7 @@ mod files;
 mod host;
 mod image;
 mod kubernetes;
+mod loops;
 mod operator;
 mod package;
 mod release;

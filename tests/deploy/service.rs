@@ -3,8 +3,9 @@
 use std::process::Command;
 
 use crate::check::Check;
-use crate::files::{disk_dir, must, root, said, text, until};
+use crate::files::{must, root, said, text, until};
 use crate::host::Host;
+use crate::loops::Loop;
 use crate::package::package;
 
 pub const CHECKS: &[Check] = &[
@@ -13,16 +14,38 @@ pub const CHECKS: &[Check] = &[
         .needs(NEEDS)
         .root()
         .slow(),
+    Check::new("the_unit_is_restarted_while_a_worker_is_stuck_on_a_dead_disk", dead_disk)
+        .needs(NEEDS)
+        .root()
+        .slow(),
 ];
 
-const NEEDS: &[&str] = &["debootstrap", "cargo-deb", "unshare", "losetup"];
+const NEEDS: &[&str] = &["debootstrap", "cargo-deb", "unshare", "losetup", "fsfreeze"];
 const CONFIG: &str = "/etc/loadline/loadline.yml";
+const DROP_IN: &str = "/etc/systemd/system/loadline.service.d/targets.conf";
+
+/// One small probe of /srv.
+const COMMIT: &str = "\
+targets: [{name: srv, path: /srv, ballast: 64MiB}]
+probes: [{name: commit, kind: latency, target: srv, every: 10s}]
+guard: {reserve: 64MiB}
+first_run: now
+";
+const SUCCESS: &str = "loadline_probe_last_success_timestamp_seconds{probe=\"commit\"";
 
 fn installed() -> Host {
-    let host = Host::boot();
+    installed_on(Host::boot())
+}
+
+fn installed_on(host: Host) -> Host {
     host.install(package());
     until("the daemon's page", || host.page());
     host
+}
+
+fn show(host: &Host, key: &str) -> String {
+    let key = format!("--property={key}");
+    host.must(&["systemctl", "show", &key, "--value", "loadline"]).trim().to_owned()
 }
 
 /// Runs a command once with all that the unit has, and returns how it ended and what it said.
@@ -39,40 +62,12 @@ fn once(host: &Host, command: &str) -> (bool, String) {
         })
         .collect();
     host.write("/run/systemd/system/once.service", &unit);
-    for source in ["/etc/systemd/system/loadline.service.d/targets.conf"] {
-        let drop_in = std::fs::read_to_string(host.at(source)).unwrap();
-        host.write("/run/systemd/system/once.service.d/targets.conf", &drop_in);
-    }
+    let drop_in = std::fs::read_to_string(host.at(DROP_IN)).unwrap();
+    host.write("/run/systemd/system/once.service.d/targets.conf", &drop_in);
     host.must(&["systemctl", "daemon-reload"]);
     let ended = host.run(&["systemctl", "start", "once"]);
     let out = std::fs::read_to_string(host.at("/run/out")).unwrap_or_default();
     (ended.status.success(), format!("{out}\n{}", host.journal("once")))
-}
-
-/// A loop device that goes with the test.
-struct Loop(String, #[allow(dead_code, reason = "holds the file")] tempfile::TempDir);
-
-impl Loop {
-    fn new() -> Self {
-        let dir = disk_dir();
-        let file = dir.path().join("disk");
-        std::fs::write(&file, vec![7; 16 << 20]).unwrap();
-        let device = must(Command::new("losetup").args(["--find", "--show"]).arg(&file));
-        Self(device.trim().to_owned(), dir)
-    }
-
-    /// Makes its node on the host, as udev would.
-    fn appear(&self, host: &Host) {
-        let minor = self.0.trim_start_matches("/dev/loop");
-        let device = &self.0;
-        host.shell(&format!("mknod -m 660 {device} b 7 {minor}; chgrp disk {device}"));
-    }
-}
-
-impl Drop for Loop {
-    fn drop(&mut self) {
-        let _ = Command::new("losetup").args(["--detach", &self.0]).output();
-    }
 }
 
 /// Rights to a directory and to raw devices, given as docs/deploy.md says.
@@ -84,13 +79,10 @@ fn give_targets(host: &Host) {
             _ => format!("{line}\n"),
         })
         .collect();
-    assert!(
-        drop_in.contains("\nReadWritePaths=-/srv\nSupplementaryGroups=disk\n") || {
-            drop_in.contains("\nReadWritePaths=-/srv\n")
-                && drop_in.contains("\nSupplementaryGroups=disk\n")
-        }
-    );
-    host.write("/etc/systemd/system/loadline.service.d/targets.conf", &drop_in);
+    for line in ["\nReadWritePaths=-/srv\n", "\nSupplementaryGroups=disk\n"] {
+        assert!(drop_in.contains(line), "{drop_in}");
+    }
+    host.write(DROP_IN, &drop_in);
     let recipe = "install -d -o loadline -g loadline -m 0700 /srv/.loadline";
     assert!(text("docs/deploy.md").contains(recipe), "docs/deploy.md says how");
     host.shell(recipe);
@@ -98,26 +90,20 @@ fn give_targets(host: &Host) {
 }
 
 fn probes() {
-    let (host, disk) = (installed(), Loop::new());
+    let (host, disk) = (installed(), Loop::new(16));
     disk.appear(&host);
     give_targets(&host);
 
     // The daemon itself: a directory target of its own, in a worker that is confined.
-    host.write(
-        CONFIG,
-        "targets: [{name: srv, path: /srv, ballast: 64MiB}]\n\
-         probes: [{name: commit, kind: latency, target: srv, every: 10s}]\n\
-         first_run: now\n",
-    );
+    host.write(CONFIG, COMMIT);
     host.must(&["systemctl", "restart", "loadline"]);
-    let success = "loadline_probe_last_success_timestamp_seconds{probe=\"commit\"";
     let page = until("a run on /srv", || {
         let page = host.page()?;
         let failed = page.lines().find(|line| {
             line.starts_with("loadline_probe_failures_total{") && !line.ends_with(" 0")
         });
         assert_eq!(failed, None, "{}", host.journal("loadline"));
-        page.contains(success).then_some(page)
+        page.contains(SUCCESS).then_some(page)
     });
     for part in ["io_priority", "landlock", "nice", "no_new_privs", "seccomp"] {
         let holds = format!("loadline_sandbox_enforced{{part=\"{part}\"}} 1");
@@ -166,12 +152,9 @@ fn forbidden(host: &Host, device: &str) {
 
 fn restarts() {
     let host = installed();
-    let show = |key: &str| {
-        let key = format!("--property={key}");
-        host.must(&["systemctl", "show", &key, "--value", "loadline"]).trim().to_owned()
-    };
+    let show = |key| show(&host, key);
     let first = show("MainPID");
-    host.must(&["kill", "-KILL", &first]);
+    host.must(&["systemctl", "kill", "--kill-whom=main", "--signal=KILL", "loadline"]);
     until("another daemon", || {
         (show("ActiveState") == "active" && show("MainPID") != first).then(|| host.page())?
     });
@@ -191,4 +174,46 @@ fn restarts() {
     assert!(!host.run(&["systemctl", "restart", "loadline"]).status.success());
     until("the unit to give up", || (show("ActiveState") == "failed").then_some(()));
     assert_eq!(show("NRestarts"), "0");
+}
+
+/// Thaws when dropped: a file system that stays frozen can't be taken away.
+struct Frozen(std::path::PathBuf);
+
+impl Frozen {
+    fn new(path: std::path::PathBuf) -> Self {
+        must(Command::new("fsfreeze").arg("--freeze").arg(&path));
+        Self(path)
+    }
+}
+
+impl Drop for Frozen {
+    fn drop(&mut self) {
+        let _ = Command::new("fsfreeze").arg("--unfreeze").arg(&self.0).status();
+    }
+}
+
+fn dead_disk() {
+    let disk = Loop::new(512);
+    must(Command::new("mkfs.ext4").args(["-q", &disk.0]));
+    let host = installed_on(Host::boot_with(Some(&disk.0)));
+    give_targets(&host);
+    host.write(CONFIG, COMMIT);
+    host.must(&["systemctl", "restart", "loadline"]);
+    until("a run on /srv", || host.page().filter(|page| page.contains(SUCCESS)));
+
+    let frozen = Frozen::new(host.srv());
+    let hangs = |page: &String| {
+        let hung = "loadline_probe_hung_seconds{probe=\"commit\",target=\"srv\"} ";
+        page.lines().any(|line| line.strip_prefix(hung).is_some_and(|s| s != "0"))
+    };
+    until("the hang to be named", || host.page().filter(hangs));
+    let stuck = show(&host, "MainPID");
+    // It ends with a time-out of the stop, which is no reason not to start again.
+    let _ = host.run(&["systemctl", "restart", "loadline"]);
+    until("another daemon", || {
+        (show(&host, "ActiveState") == "active" && show(&host, "MainPID") != stuck).then_some(())
+    });
+    until("the new daemon to know of the stuck worker", || host.page().filter(hangs));
+    drop(frozen);
+    until("the target to be back", || host.page().filter(|page| page.contains(SUCCESS)));
 }
