@@ -34,22 +34,19 @@ pub struct Host {
     /// Of its systemd, as seen from here.
     init: u32,
     dir: TempDir,
-    /// A device of its own lies under /srv.
-    mounted: bool,
 }
 
 impl Host {
     pub fn boot() -> Self {
-        Self::boot_with(None)
+        Self::boot_with(|_| ())
     }
 
-    /// With the file system of a device at /srv.
-    pub fn boot_with(device: Option<&str>) -> Self {
+    /// With what `mount` mounts there at /data.
+    pub fn boot_with(mount: impl FnOnce(&Path)) -> Self {
         let dir = disk_dir();
-        std::fs::create_dir(dir.path().join("srv")).unwrap();
-        if let Some(device) = device {
-            must(Command::new("mount").arg(device).arg(dir.path().join("srv")));
-        }
+        let data = dir.path().join("data");
+        std::fs::create_dir(&data).unwrap();
+        mount(&data);
         let mut unshare = Command::new("bash")
             .arg(root().join("tests/deploy/host.sh"))
             .arg(&*BASE)
@@ -68,7 +65,7 @@ impl Host {
             let name = std::fs::read_to_string(format!("/proc/{init}/comm")).ok()?;
             (name.trim() == "systemd").then_some(init)
         });
-        let host = Self { unshare, init, dir, mounted: device.is_some() };
+        let host = Self { unshare, init, dir };
         until("the host to be up", || {
             let state = said(&host.run(&["systemctl", "is-system-running"]));
             ["running", "degraded"].contains(&state.trim()).then_some(())
@@ -96,9 +93,9 @@ impl Host {
         self.must(&["sh", "-euc", script])
     }
 
-    /// What is /srv on the host, from here.
-    pub fn srv(&self) -> PathBuf {
-        self.dir.path().join("srv")
+    /// What is /data on the host, from here.
+    pub fn data(&self) -> PathBuf {
+        self.dir.path().join("data")
     }
 
     /// A file of the host, from here.
@@ -142,7 +139,7 @@ impl Host {
             }
         }
         let mut found = BTreeSet::new();
-        for top in ["upper", "srv"] {
+        for top in ["upper", "data"] {
             let top = self.dir.path().join(top);
             below(&top, &top, &mut found);
         }
@@ -159,9 +156,8 @@ impl Drop for Host {
         // Its first process ends with it, and all others with that.
         let _ = self.unshare.kill();
         let _ = self.unshare.wait();
-        if self.mounted {
-            let _ = Command::new("umount").arg("--lazy").arg(self.srv()).status();
-        }
+        // Fails where nothing was mounted.
+        let _ = Command::new("umount").arg("--lazy").arg(self.data()).output();
         let cgroup = std::fs::read_to_string(self.dir.path().join("cgroup")).unwrap_or_default();
         let cgroup = cgroup.trim();
         if cgroup.contains("/loadline-host-") {

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Boots Debian's own systemd in namespaces of its own: host.sh BASE DIR. BASE is only read; what the
-# host writes comes into DIR/upper, except /srv, which is DIR/srv: a directory on a real disk. All of it
+# host writes comes into DIR/upper, except /data, which is DIR/data: on a real disk. All of it
 # ends with this process.
 set -eu
 base=$1 dir=$2
@@ -18,7 +18,8 @@ exec unshare --pid --fork --kill-child --mount --uts --ipc --net --cgroup bash -
   base=$1 dir=$2 root=$2/root
   mount --make-rprivate /
   mount -t overlay overlay -o "lowerdir=$base,upperdir=$dir/upper,workdir=$dir/work" "$root"
-  mount --bind "$dir/srv" "$root/srv"
+  mkdir "$root/data"
+  mount --bind "$dir/data" "$root/data"
   mount -t proc proc "$root/proc"
   # Its systemd would set the kernel of this machine.
   mount --bind "$root/proc/sys" "$root/proc/sys"

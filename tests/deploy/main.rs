@@ -25,6 +25,7 @@ mod release;
 mod scrape;
 mod series;
 mod service;
+mod silence;
 mod unit;
 
 use libtest_mimic::Arguments;

@@ -7,10 +7,15 @@ use crate::files::{must, root, said, text, until};
 use crate::host::Host;
 use crate::loops::Loop;
 use crate::package::package;
+use crate::silence::Silence;
 
 pub const CHECKS: &[Check] = &[
     Check::new("probes_work_under_the_unit", probes).needs(NEEDS).root().slow(),
     Check::new("the_unit_starts_again_what_crashed_but_not_what_is_wrong", restarts)
+        .needs(NEEDS)
+        .root()
+        .slow(),
+    Check::new("the_unit_starts_beside_a_target_that_answers_nothing", silent_target)
         .needs(NEEDS)
         .root()
         .slow(),
@@ -22,12 +27,12 @@ pub const CHECKS: &[Check] = &[
 
 const NEEDS: &[&str] = &["debootstrap", "cargo-deb", "unshare", "losetup", "fsfreeze"];
 const CONFIG: &str = "/etc/loadline/loadline.yml";
-const DROP_IN: &str = "/etc/systemd/system/loadline.service.d/targets.conf";
+const DROP_IN: &str = "/etc/systemd/system/loadline.service.d/raw-devices.conf";
 
-/// One small probe of /srv.
+/// One small probe of /data.
 const COMMIT: &str = "\
-targets: [{name: srv, path: /srv, ballast: 64MiB}]
-probes: [{name: commit, kind: latency, target: srv, every: 10s}]
+targets: [{name: data, path: /data, ballast: 64MiB}]
+probes: [{name: commit, kind: latency, target: data, every: 10s}]
 guard: {reserve: 64MiB}
 first_run: now
 ";
@@ -63,7 +68,7 @@ fn once(host: &Host, command: &str) -> (bool, String) {
         .collect();
     host.write("/run/systemd/system/once.service", &unit);
     let drop_in = std::fs::read_to_string(host.at(DROP_IN)).unwrap();
-    host.write("/run/systemd/system/once.service.d/targets.conf", &drop_in);
+    host.write("/run/systemd/system/once.service.d/raw-devices.conf", &drop_in);
     host.must(&["systemctl", "daemon-reload"]);
     let ended = host.run(&["systemctl", "start", "once"]);
     let out = std::fs::read_to_string(host.at("/run/out")).unwrap_or_default();
@@ -72,20 +77,10 @@ fn once(host: &Host, command: &str) -> (bool, String) {
 
 /// Rights to a directory and to raw devices, given as docs/deploy.md says.
 fn give_targets(host: &Host) {
-    let drop_in: String = text("deploy/systemd/targets.conf")
-        .lines()
-        .map(|line| match line.strip_prefix('#') {
-            Some(setting) if setting.starts_with(char::is_alphabetic) => format!("{setting}\n"),
-            _ => format!("{line}\n"),
-        })
-        .collect();
-    for line in ["\nReadWritePaths=-/srv\n", "\nSupplementaryGroups=disk\n"] {
-        assert!(drop_in.contains(line), "{drop_in}");
-    }
-    host.write(DROP_IN, &drop_in);
     let recipe = "install -d -o loadline -g loadline -m 0700 /srv/.loadline";
     assert!(text("docs/deploy.md").contains(recipe), "docs/deploy.md says how");
-    host.shell(recipe);
+    host.shell(&recipe.replace("/srv", "/data"));
+    host.write(DROP_IN, &text("deploy/systemd/raw-devices.conf"));
     host.must(&["systemctl", "daemon-reload"]);
 }
 
@@ -97,7 +92,7 @@ fn probes() {
     // The daemon itself: a directory target of its own, in a worker that is confined.
     host.write(CONFIG, COMMIT);
     host.must(&["systemctl", "restart", "loadline"]);
-    let page = until("a run on /srv", || {
+    let page = until("a run on /data", || {
         let page = host.page()?;
         let failed = page.lines().find(|line| {
             line.starts_with("loadline_probe_failures_total{") && !line.ends_with(" 0")
@@ -122,7 +117,7 @@ fn probes() {
     let probe = "/usr/bin/loadline probe disk --profile rand_read --runtime 1s --one-leg \
                  --size 64MiB --format json --target";
     for engine in ["io_uring", "aio", "threads"] {
-        let (fine, said) = once(&host, &format!("{probe} /srv/.loadline --engine {engine}"));
+        let (fine, said) = once(&host, &format!("{probe} /data/.loadline --engine {engine}"));
         assert!(fine && said.contains(&format!("\"{engine}\"")), "{engine}: {said}");
     }
     let (fine, said) = once(&host, &format!("{probe} {}", disk.0));
@@ -140,13 +135,13 @@ fn forbidden(host: &Host, device: &str) {
         "/usr/bin/touch /home/here",
         "/usr/bin/unshare --net true",
         "/usr/bin/mount -t tmpfs none /tmp",
-        "/usr/bin/chown root /srv/.loadline",
+        "/usr/bin/chown root /data/.loadline",
     ] {
         let (fine, said) = once(host, command);
         assert!(!fine, "{command} was let through: {said}");
     }
     // The same by a way that is allowed: these fail for what they do, not for how they are run.
-    let (fine, said) = once(host, "/usr/bin/touch /srv/.loadline/here");
+    let (fine, said) = once(host, "/usr/bin/touch /data/.loadline/here");
     assert!(fine, "{said}");
 }
 
@@ -176,6 +171,22 @@ fn restarts() {
     assert_eq!(show("NRestarts"), "0");
 }
 
+fn silent_target() {
+    let silence = Silence::default();
+    let mut session = None;
+    let host = Host::boot_with(|data| session = Some(silence.mount(data)));
+    host.install(package());
+    until("the daemon's page", || host.page());
+    host.write(CONFIG, COMMIT);
+    let quiet = silence.begin();
+    for _ in 0..2 {
+        host.must(&["systemctl", "restart", "loadline"]);
+        until("the daemon's page", || host.page());
+    }
+    assert!(quiet.was_asked(), "no worker looked at the target");
+    drop(quiet);
+}
+
 /// Thaws when dropped: a file system that stays frozen can't be taken away.
 struct Frozen(std::path::PathBuf);
 
@@ -195,15 +206,17 @@ impl Drop for Frozen {
 fn dead_disk() {
     let disk = Loop::new(512);
     must(Command::new("mkfs.ext4").args(["-q", &disk.0]));
-    let host = installed_on(Host::boot_with(Some(&disk.0)));
+    let host = installed_on(Host::boot_with(|data| {
+        must(Command::new("mount").arg(&disk.0).arg(data));
+    }));
     give_targets(&host);
     host.write(CONFIG, COMMIT);
     host.must(&["systemctl", "restart", "loadline"]);
-    until("a run on /srv", || host.page().filter(|page| page.contains(SUCCESS)));
+    until("a run on /data", || host.page().filter(|page| page.contains(SUCCESS)));
 
-    let frozen = Frozen::new(host.srv());
+    let frozen = Frozen::new(host.data());
     let hangs = |page: &String| {
-        let hung = "loadline_probe_hung_seconds{probe=\"commit\",target=\"srv\"} ";
+        let hung = "loadline_probe_hung_seconds{probe=\"commit\",target=\"data\"} ";
         page.lines().any(|line| line.strip_prefix(hung).is_some_and(|s| s != "0"))
     };
     until("the hang to be named", || host.page().filter(hangs));
