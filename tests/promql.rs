@@ -11,6 +11,24 @@ use promql_parser::parser::{self, Expr, VectorSelector};
 /// Labels that a server puts on every series that it scrapes.
 const TARGET_LABELS: [&str; 2] = ["job", "instance"];
 
+/// Metrics that dashboards show and that loadline doesn't export yet: kind and labels as planned.
+pub(crate) const AWAITED: [(&str, MetricKind, &[&str]); 10] = [
+    ("loadline_link_probe_transmit_bytes_per_second", MetricKind::Gauge, &["probe", "peer"]),
+    ("loadline_link_probe_receive_bytes_per_second", MetricKind::Gauge, &["probe", "peer"]),
+    (
+        "loadline_link_probe_stream_bytes_per_second",
+        MetricKind::Gauge,
+        &["probe", "peer", "stream"],
+    ),
+    ("loadline_link_probe_retransmit_ratio", MetricKind::Gauge, &["probe", "peer"]),
+    ("loadline_link_probe_rtt_seconds", MetricKind::Gauge, &["probe", "peer", "q"]),
+    ("loadline_link_probe_busy_total", MetricKind::Counter, &["probe", "peer"]),
+    ("loadline_oltp_max_operations_per_second", MetricKind::Gauge, &["probe", "target"]),
+    ("loadline_oltp_latency_seconds", MetricKind::Gauge, &["probe", "target", "load"]),
+    ("loadline_osd_bench_bytes_per_second", MetricKind::Gauge, &["osd", "device_class"]),
+    ("loadline_osd_bench_deviation_ratio", MetricKind::Gauge, &["osd"]),
+];
+
 /// One metric name as a server stores it.
 pub(crate) struct Known {
     /// May be given to `rate`.
@@ -26,15 +44,16 @@ pub(crate) fn known_metrics() -> BTreeMap<String, Known> {
         let labels = labels.iter().chain(&TARGET_LABELS).copied().collect();
         known.insert(name, Known { counter, labels });
     };
-    for desc in loadline::daemon::descs() {
-        let name = desc.name;
-        match desc.kind {
-            MetricKind::Counter => add(name.to_owned(), true, desc.labels),
-            MetricKind::Gauge => add(name.to_owned(), false, desc.labels),
+    let exported = loadline::daemon::descs();
+    let exported = exported.iter().map(|desc| (desc.name, desc.kind, desc.labels));
+    for (name, kind, labels) in exported.chain(AWAITED) {
+        match kind {
+            MetricKind::Counter => add(name.to_owned(), true, labels),
+            MetricKind::Gauge => add(name.to_owned(), false, labels),
             MetricKind::Histogram => {
-                add(format!("{name}_sum"), true, desc.labels);
-                add(format!("{name}_count"), true, desc.labels);
-                add(format!("{name}_bucket"), true, &[desc.labels, &["le"]].concat());
+                add(format!("{name}_sum"), true, labels);
+                add(format!("{name}_count"), true, labels);
+                add(format!("{name}_bucket"), true, &[labels, &["le"]].concat());
             }
         }
     }
@@ -42,8 +61,12 @@ pub(crate) fn known_metrics() -> BTreeMap<String, Known> {
         let name = format!("loadline:probe_operations_per_second:{of}");
         add(name, false, &["probe", "target"]);
     }
-    add("up".to_owned(), false, &[]);
-    add("ALERTS".to_owned(), false, &["alertname", "alertstate", "severity"]);
+    for of_the_scrape in ["up", "scrape_duration_seconds", "scrape_samples_scraped"] {
+        add(of_the_scrape.to_owned(), false, &[]);
+    }
+    // An alert has the labels of what it fires on, too.
+    let of_an_alert = ["alertname", "alertstate", "severity", "device", "target", "probe"];
+    add("ALERTS".to_owned(), false, &of_an_alert);
     known
 }
 
