@@ -17,6 +17,7 @@
 mod agree;
 mod commands;
 mod crash;
+mod dashboards;
 mod exposition;
 mod hang;
 mod harness;
@@ -45,6 +46,7 @@ fn main() {
         crash::PROMISES,
         agree::PROMISES,
         prometheus::PROMISES,
+        dashboards::PROMISES,
     ];
     let mut promises: Vec<_> = promises.into_iter().flatten().collect();
     // First those that run beside each other.

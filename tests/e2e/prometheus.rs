@@ -2,6 +2,7 @@
 
 use std::process::{Child, Command, Stdio};
 
+use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::Promise;
@@ -14,23 +15,27 @@ pub const PROMISES: &[Promise] = &[
         .needs(&["prometheus", "fio", "losetup"]),
 ];
 
-struct Prometheus {
+/// A server of its own, with the alert rules; killed when dropped.
+pub struct Prometheus {
     child: Child,
     port: u16,
     _dir: TempDir,
 }
 
 impl Prometheus {
-    fn scraping(daemon: &Daemon) -> Self {
+    /// Every second the daemons, and itself as the job `other`.
+    pub fn scraping(daemons: &[&Daemon]) -> Self {
         let dir = disk_dir();
         let port = free_port();
+        let targets: Vec<_> = daemons.iter().map(|d| format!("'127.0.0.1:{}'", d.port)).collect();
         let config = format!(
             "global: {{scrape_interval: 1s, evaluation_interval: 1s}}\n\
              rule_files: [{}/alerts/*.yml]\n\
-             scrape_configs:\n  - job_name: loadline\n    \
-             static_configs: [{{targets: ['127.0.0.1:{}']}}]\n",
+             scrape_configs:\n  \
+             - {{job_name: loadline, static_configs: [{{targets: [{}]}}]}}\n  \
+             - {{job_name: other, static_configs: [{{targets: ['127.0.0.1:{port}']}}]}}\n",
             env!("CARGO_MANIFEST_DIR"),
-            daemon.port
+            targets.join(", ")
         );
         let file = dir.path().join("prometheus.yml");
         std::fs::write(&file, config).unwrap();
@@ -45,21 +50,32 @@ impl Prometheus {
         Self { child, port, _dir: dir }
     }
 
+    /// The `data` of a successful answer of its API, else what it says is wrong.
+    pub fn ask(&self, path: &str, parameters: &[(&str, &str)]) -> Result<Value, String> {
+        let plain = ureq::Agent::config_builder().http_status_as_error(false);
+        let agent: ureq::Agent = plain.build().into();
+        let mut request = agent.get(format!("http://127.0.0.1:{}/api/v1/{path}", self.port));
+        for (key, value) in parameters {
+            request = request.query(key, value);
+        }
+        let mut response = request.call().map_err(|e| e.to_string())?;
+        let json: Value = response.body_mut().read_json().map_err(|e| e.to_string())?;
+        if json["status"] == "success" {
+            Ok(json["data"].clone())
+        } else {
+            Err(json["error"].to_string())
+        }
+    }
+
     /// Label sets and values that an instant query returns now.
-    fn query(&self, expression: &str) -> Option<Vec<(serde_json::Value, f64)>> {
-        let agent: ureq::Agent = ureq::Agent::config_builder().build().into();
-        let mut response = agent
-            .get(format!("http://127.0.0.1:{}/api/v1/query", self.port))
-            .query("query", expression)
-            .call()
-            .ok()?;
-        let json: serde_json::Value = response.body_mut().read_json().ok()?;
-        let rows = json["data"]["result"].as_array()?;
-        let value = |row: &serde_json::Value| row["value"][1].as_str()?.parse().ok();
+    fn query(&self, expression: &str) -> Option<Vec<(Value, f64)>> {
+        let data = self.ask("query", &[("query", expression)]).ok()?;
+        let rows = data["result"].as_array()?;
+        let value = |row: &Value| row["value"][1].as_str()?.parse().ok();
         Some(rows.iter().filter_map(|row| Some((row["metric"].clone(), value(row)?))).collect())
     }
 
-    fn until_some(&self, expression: &str) -> Vec<(serde_json::Value, f64)> {
+    pub fn until_some(&self, expression: &str) -> Vec<(Value, f64)> {
         until_within(std::time::Duration::from_secs(150), expression, || {
             self.query(expression).filter(|rows| !rows.is_empty())
         })
@@ -75,7 +91,7 @@ impl Drop for Prometheus {
 
 fn scrapes() {
     let daemon = Setup::config(NO_PROBES).start();
-    let prometheus = Prometheus::scraping(&daemon);
+    let prometheus = Prometheus::scraping(&[&daemon]);
     let rows = prometheus.until_some("loadline_disk_reads_completed_total");
     let named: Vec<&str> = rows.iter().filter_map(|(m, _)| m["device"].as_str()).collect();
     let page = daemon.page();
@@ -90,7 +106,7 @@ fn scrapes() {
 fn busy_disk() {
     let disk = LoopDisk::new(256);
     let daemon = Setup::config(NO_PROBES).start();
-    let prometheus = Prometheus::scraping(&daemon);
+    let prometheus = Prometheus::scraping(&[&daemon]);
     let mut fio = Command::new("fio")
         .args(["--name=x", "--filename", &disk.device, "--rw=randrw", "--bs=1m"])
         .args(["--ioengine=libaio", "--direct=1", "--thread", "--iodepth=64", "--time_based"])
