@@ -13,7 +13,7 @@ use crate::judge::from_outcome::{self, Place};
 use crate::judge::learn::Lesson;
 use crate::judge::{ceilings as judged_ceilings, limits, set};
 use crate::model::outcome::Done;
-use crate::model::verdict::Verdict;
+use crate::model::verdict::{Limit, Verdict};
 
 /// What a run was judged to be.
 pub struct Judged {
@@ -60,7 +60,7 @@ fn judge(lane: &mut Lane, index: usize, done: &Done, now: Moment) -> Option<(Jud
         backing: &plan.targets[probe.target].backing,
     };
     let mut facts = from_outcome::storage(done, &place)?;
-    lane.facts.0.insert(probe.key(plan), (now, facts.clone()));
+    let plain = facts.clone();
     facts.known.ceilings =
         ceilings::known(&lane.state.ceilings, &plan.targets[probe.target].name, &facts);
     let mut runs = lane.facts.others(plan, index, now);
@@ -68,6 +68,10 @@ fn judge(lane: &mut Lane, index: usize, done: &Done, now: Moment) -> Option<(Jud
     set::tell_each_other(&mut runs);
     let told = runs.swap_remove(0).facts;
     let verdict = limits::judge(&told);
+    // What a cache answered, or others disturbed, is nothing that other runs are measured by.
+    if !matches!(verdict.limit, Limit::Cache | Limit::Contended) {
+        lane.facts.0.insert(probe.key(plan), (now, plain));
+    }
     let ceiling_ratio = verdict.ceiling.as_ref().and_then(|c| judged_ceilings::share(&told, c));
     Some((Judged { verdict, ceiling_ratio }, told))
 }
@@ -92,5 +96,29 @@ impl Probing {
             self.learn(lane, &lesson);
         }
         Some(judged)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::daemon::ceilings::tests::{Saved, probing, started, sysfs};
+    use crate::judge::learn::tests::done;
+
+    #[test]
+    fn other_runs_are_measured_by_the_last_good_one() {
+        let (saved, disk) = (Saved::default(), sysfs(7));
+        let probing = probing(&saved, disk.path(), "a");
+        let (mut lane, ..) = started(&probing);
+        let mut remembered = |rate, share_of_others, share_of_disks| {
+            let mut run = done(true, [rate, rate], 4096);
+            run.evidence.foreign_share = Some(share_of_others);
+            run.evidence.device_read_share = Some(share_of_disks);
+            probing.judge(&mut lane, 0, &run).unwrap();
+            lane.facts.0.values().map(|(_, facts)| facts.operations()).next().flatten()
+        };
+        assert_eq!(remembered(9000, 0.5, 1.0), None, "contended");
+        assert_eq!(remembered(10_000, 0.0, 1.0), Some(10_000.0));
+        assert_eq!(remembered(9000, 0.5, 1.0), Some(10_000.0));
+        assert_eq!(remembered(99_000, 0.0, 0.1), Some(10_000.0), "a cache's");
     }
 }

@@ -1,6 +1,6 @@
 //! How sure a verdict is, in one place.
 
-use super::facts::{Facts, FlagFacts};
+use super::facts::Facts;
 use super::limits::Finding;
 use crate::base::units::Ratio;
 use crate::model::verdict::Limit;
@@ -73,21 +73,17 @@ fn without_second_leg(limit: Limit, finding: &Finding, facts: &Facts) -> f64 {
 
 /// A flag that a limit is about doesn't speak against it.
 fn flagged(limit: Limit, finding: &Finding, facts: &Facts) -> f64 {
-    let FlagFacts { direct, prefilled, steady, cached, contended, cpu_limited, throttled, short } =
-        facts.flags;
-    let reads = facts.write_ratio().is_some_and(|w| w < 1.0);
     let below_caches = limit == Limit::WritePath && finding.counted;
-    let against = [
-        direct == Some(false) && limit != Limit::Cache && !below_caches,
-        prefilled == Some(false) && reads,
-        steady == Some(false) && limit != Limit::Contended,
-        cached == Some(true) && limit != Limit::Cache,
-        contended == Some(true) && limit != Limit::Contended,
-        cpu_limited == Some(true) && limit != Limit::Cpu && !finding.counted,
-        throttled == Some(true) && !matches!(limit, Limit::Cpu | Limit::Throttle),
-        short == Some(true),
-    ];
-    if against.contains(&true) { FLAGGED } else { 1.0 }
+    let counts = |flag| match flag {
+        "direct" => limit != Limit::Cache && !below_caches,
+        "prefilled" => facts.write_ratio().is_some_and(|writes| writes < 1.0),
+        "steady" | "contended" => limit != Limit::Contended,
+        "cached" => limit != Limit::Cache,
+        "cpu_limited" => limit != Limit::Cpu && !finding.counted,
+        "throttled" => !matches!(limit, Limit::Cpu | Limit::Throttle),
+        _ => true,
+    };
+    if facts.flags.against().any(counts) { FLAGGED } else { 1.0 }
 }
 
 /// For people: `0.75`.

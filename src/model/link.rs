@@ -189,11 +189,6 @@ impl LinkFlow {
     pub fn rate(&self) -> Option<Rate> {
         (self.receiver_time.0 > 0.0).then(|| Rate(self.received.0 as f64 / self.receiver_time.0))
     }
-
-    /// What was handed to the sender's kernel over the sender's time.
-    pub fn sender_rate(&self) -> Option<Rate> {
-        (self.sender_time.0 > 0.0).then(|| Rate(self.sent.0 as f64 / self.sender_time.0))
-    }
 }
 
 /// Round-trip times as the sender saw them under load.

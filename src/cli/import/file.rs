@@ -7,10 +7,9 @@ use crate::base::units::{Bytes, Frequency, Rate};
 use crate::config::complaint::{Complaint, hint};
 use crate::config::declared;
 use crate::config::document::{Document, Section};
-use crate::judge::facts::{
-    CpuFacts, DeviceFacts, Facts, FlagFacts, LinkFacts, Run, SecondLeg, Subject,
-};
+use crate::judge::facts::{CpuFacts, DeviceFacts, Facts, LinkFacts, Run, SecondLeg, Subject};
 use crate::model::job::Profile;
+use crate::model::outcome::Flags;
 use crate::model::path::{DeclaredBacking, DeclaredPath};
 use crate::probe::disk::{Preset, shape};
 
@@ -186,7 +185,7 @@ fn facts(keys: &RunKeys, profile: Option<&Profile>) -> Facts {
             throttled_ratio: keys.cpu_throttled,
         },
         link: link(keys),
-        flags: FlagFacts { direct: keys.direct, ..FlagFacts::default() },
+        flags: Flags { direct: keys.direct, ..Flags::default() },
         ..Facts::default()
     };
     facts.second_leg = keys.second_leg.as_ref().and_then(|leg| second_leg(&facts, keys, leg));

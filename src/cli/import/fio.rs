@@ -7,8 +7,9 @@ use serde_json::Value;
 use super::{json, malformed, number, some, text};
 use crate::base::fault::Fault;
 use crate::base::units::{Bytes, Frequency, Rate, Ratio, Seconds};
-use crate::judge::facts::{CpuFacts, DeviceFacts, Facts, FlagFacts, Run, SecondLeg};
+use crate::judge::facts::{CpuFacts, DeviceFacts, Facts, Run, SecondLeg};
 use crate::model::job::Access;
+use crate::model::outcome::Flags;
 
 /// More than one file can hold of sound jobs.
 const JOBS_MAX: usize = 1000;
@@ -84,9 +85,9 @@ fn run(path: &Path, group: &[&Value], global: &Value, disks: &[Value]) -> Result
             write.latency
         },
         cpu: CpuFacts { busiest_ratio: cpu.map(Ratio), ..CpuFacts::default() },
-        flags: FlagFacts {
+        flags: Flags {
             direct: same(jobs.iter().map(|job| job.option("direct") == Some("1"))),
-            ..FlagFacts::default()
+            ..Flags::default()
         },
         ..Facts::default()
     };

@@ -1,6 +1,7 @@
 //! Limits of a device that is saturated: what lies behind a network, its bandwidth, its operations.
 
 use super::{Finding, legs, percent};
+use crate::base::limits::{LINK_SHARE, SPINDLE_BUSY};
 use crate::base::units::{Frequency, Rate};
 use crate::judge::ceilings::{self, Believed};
 use crate::judge::confidence::Margin;
@@ -12,7 +13,6 @@ use crate::model::verdict::{Ceiling, Unit};
 const GAIN: Margin = Margin { x: 0.0, threshold: 1.15, full: 1.05 };
 /// Of what is declared, from which the declared explains the rate.
 const EXPLAINS: f64 = 0.7;
-const LINK_NEAR: f64 = 0.9;
 /// A link or CPU that is clearly not the limit.
 const IDLE: f64 = 0.5;
 const CPU_FREE: f64 = 0.8;
@@ -21,7 +21,7 @@ const MAY_BE_SPINDLES: f64 = 2000.0;
 const GUESS: f64 = 0.5;
 /// Near enough to a ceiling to be claimed without a second leg.
 const AT_CEILING: Margin = Margin { x: 0.0, threshold: 0.85, full: 0.95 };
-const BUSY: Margin = Margin { x: 0.0, threshold: 0.95, full: 0.99 };
+const BUSY: Margin = Margin { x: 0.0, threshold: SPINDLE_BUSY, full: 0.99 };
 
 /// Saturated by its legs, or without legs at a ceiling that is believed.
 fn margin(facts: &Facts, ceiling: Option<&Ceiling>) -> Option<(Margin, bool)> {
@@ -59,7 +59,7 @@ fn link_share(facts: &Facts) -> Option<f64> {
 /// If copies went over the clients' link, it would be full: nobody says whether they do.
 fn copies_would_fill(facts: &Facts, link: Option<f64>) -> bool {
     let shared = link.map(|share| share * (facts.replicas() - 1.0));
-    shared.is_some_and(|share| (LINK_NEAR..=1.05).contains(&share))
+    shared.is_some_and(|share| (LINK_SHARE..=ceilings::BEYOND).contains(&share))
 }
 
 /// Behind a network, with no link near its ceiling and nothing declared that explains the rate.
@@ -77,7 +77,7 @@ pub(super) fn backend(facts: &Facts) -> Option<Finding> {
         .at_most_if(unsaid || link.is_none(), GUESS)
         .advise("look at the storage servers: their disks, CPUs and own links");
     found.holds = facts.is_saturated()
-        && link.is_none_or(|share| share < LINK_NEAR)
+        && link.is_none_or(|share| share < LINK_SHARE)
         && !(unsaid && copies_would_fill(facts, link))
         && explained(facts).is_none_or(|share| share < EXPLAINS);
     if let Some(share) = link {
@@ -104,7 +104,7 @@ pub(super) fn bandwidth(facts: &Facts) -> Option<Finding> {
     let bytes = facts.bytes()?;
     let share = ceiling.as_ref().map(|ceiling| bytes / ceiling.value);
     let reasons = !facts.network_backed() || explained(facts).is_some_and(|s| s >= EXPLAINS);
-    let busy = facts.device.busy_ratio.is_some_and(|busy| busy.0 >= 0.95);
+    let busy = facts.device.busy_ratio.is_some_and(|busy| busy.0 >= SPINDLE_BUSY);
     let text = format!("{} is what the device moves", Rate(bytes));
     let mut found = Finding::new(margin, share.unwrap_or(margin.x), text)
         .second(spindles && busy)
