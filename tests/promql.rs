@@ -61,6 +61,9 @@ pub(crate) fn known_metrics() -> BTreeMap<String, Known> {
         let name = format!("loadline:probe_operations_per_second:{of}");
         add(name, false, &["probe", "target"]);
     }
+    for of in ["single_operations", "single_operations_slow"] {
+        add(format!("loadline:{of}:total"), true, &["probe", "target", "direction"]);
+    }
     for of_the_scrape in ["up", "scrape_duration_seconds", "scrape_samples_scraped"] {
         add(of_the_scrape.to_owned(), false, &[]);
     }

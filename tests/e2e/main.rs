@@ -15,6 +15,7 @@
 )]
 
 mod agree;
+mod alertmanager;
 mod commands;
 mod crash;
 mod dashboards;
@@ -47,6 +48,7 @@ fn main() {
         agree::PROMISES,
         prometheus::PROMISES,
         dashboards::PROMISES,
+        alertmanager::PROMISES,
     ];
     let mut promises: Vec<_> = promises.into_iter().flatten().collect();
     // First those that run beside each other.

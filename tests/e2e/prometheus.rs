@@ -10,10 +10,16 @@ use crate::harness::{Daemon, LoopDisk, NO_PROBES, Setup, disk_dir, free_port, un
 
 pub const PROMISES: &[Promise] = &[
     Promise::new("prometheus_scrapes_the_disks_of_this_machine", scrapes).needs(&["prometheus"]),
+    Promise::new("behind_an_agent_the_rules_work_where_it_writes_to", agent).needs(&["prometheus"]),
+    Promise::new("two_servers_that_scrape_one_daemon_see_the_same_and_cost_no_probe", pair)
+        .needs(&["prometheus"]),
     Promise::new("a_disk_at_its_limit_makes_the_98_percent_expression_true", busy_disk)
         .root()
         .needs(&["prometheus", "fio", "losetup"]),
 ];
+
+const RULES: &str = concat!("rule_files: [", env!("CARGO_MANIFEST_DIR"), "/alerts/*.rules.yml]\n");
+const AGENT: &str = "--enable-feature=agent";
 
 /// A server of its own, with the alert rules; killed when dropped.
 pub struct Prometheus {
@@ -25,24 +31,31 @@ pub struct Prometheus {
 impl Prometheus {
     /// Every second the daemons, and itself as the job `other`.
     pub fn scraping(daemons: &[&Daemon]) -> Self {
-        let dir = disk_dir();
         let port = free_port();
         let targets: Vec<_> = daemons.iter().map(|d| format!("'127.0.0.1:{}'", d.port)).collect();
-        let config = format!(
-            "global: {{scrape_interval: 1s, evaluation_interval: 1s}}\n\
-             rule_files: [{}/alerts/*.yml]\n\
-             scrape_configs:\n  \
-             - {{job_name: loadline, static_configs: [{{targets: [{}]}}]}}\n  \
+        let jobs = format!(
+            "  - {{job_name: loadline, static_configs: [{{targets: [{}]}}]}}\n  \
              - {{job_name: other, static_configs: [{{targets: ['127.0.0.1:{port}']}}]}}\n",
-            env!("CARGO_MANIFEST_DIR"),
             targets.join(", ")
         );
+        Self::start(port, &format!("{RULES}scrape_configs:\n{jobs}"), &[])
+    }
+
+    /// With `data` below its own directory, where flags name it.
+    fn start(port: u16, config: &str, flags: &[&str]) -> Self {
+        let dir = disk_dir();
         let file = dir.path().join("prometheus.yml");
-        std::fs::write(&file, config).unwrap();
+        let every = "global: {scrape_interval: 1s, evaluation_interval: 1s}\n";
+        let agent = "global: {scrape_interval: 1s, external_labels: {cluster: north}}\n";
+        let is_agent = flags.contains(&AGENT);
+        let head = if is_agent { agent } else { every };
+        std::fs::write(&file, format!("{head}{config}")).unwrap();
+        let storage = if is_agent { "agent" } else { "tsdb" };
         let child = Command::new("prometheus")
             .arg(format!("--config.file={}", file.display()))
-            .arg(format!("--storage.tsdb.path={}", dir.path().join("data").display()))
+            .arg(format!("--storage.{storage}.path={}", dir.path().join("data").display()))
             .arg(format!("--web.listen-address=127.0.0.1:{port}"))
+            .args(flags)
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
@@ -101,6 +114,43 @@ fn scrapes() {
     prometheus.until_some("up{job=\"loadline\"} == 1");
     let down = prometheus.query("ALERTS{alertstate=\"firing\"}").unwrap();
     assert!(down.is_empty(), "nothing is wrong yet: {down:?}");
+}
+
+/// An agent has no rules and answers no query: both are where it writes to.
+fn agent() {
+    let daemon = Setup::config(NO_PROBES).start();
+    let port = free_port();
+    let central = Prometheus::start(port, RULES, &["--web.enable-remote-write-receiver"]);
+    let config = format!(
+        "remote_write: [{{url: 'http://127.0.0.1:{port}/api/v1/write'}}]\n\
+         scrape_configs: [{{job_name: loadline, static_configs: [{{targets: ['127.0.0.1:{}']}}]}}]\n",
+        daemon.port
+    );
+    let _agent = Prometheus::start(free_port(), &config, &[AGENT]);
+    central.until_some("loadline_build_info{cluster=\"north\"}");
+    drop(daemon);
+    // The rule has seen it, and what fires keeps the label that the agent put there.
+    let fires = "ALERTS{alertname=\"LoadlineDown\", alertstate=\"pending\", cluster=\"north\"}";
+    central.until_some(fires);
+}
+
+/// Probes go by their own clock, and what a window's gauge says no scrape takes away.
+fn pair() {
+    let dir = disk_dir();
+    let config = format!(
+        "targets: [{{name: t, path: {}, ballast: 64MiB}}]\n\
+         probes: [{{name: fast, kind: latency, target: t, every: 1h}}]\n",
+        dir.path().display()
+    );
+    let daemon = Setup::config(config).start();
+    let servers = [Prometheus::scraping(&[&daemon]), Prometheus::scraping(&[&daemon])];
+    let one = "loadline_probe_runs_total == 1";
+    servers.iter().for_each(|server| drop(server.until_some(one)));
+    for server in &servers {
+        server.until_some("count_over_time(up{job=\"loadline\"}[1m]) > 10");
+        server.until_some("rate(loadline_disk_window_busy_ratio_count[10s]) > 0.7");
+        assert_eq!(server.until_some(one).len(), 1, "scrapes made it run again");
+    }
 }
 
 fn busy_disk() {
