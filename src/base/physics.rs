@@ -43,6 +43,11 @@ pub fn payload(framing: Framing) -> Option<Bytes> {
     Some(Bytes(u64::from(payload))).filter(|bytes| bytes.0 > 0)
 }
 
+/// MTU of the wire whose packets hold this payload each.
+pub fn mtu_of(payload: Bytes, encapsulation: u32) -> Option<u32> {
+    u32::try_from(payload.0).ok()?.checked_add(HEADERS_BYTES)?.checked_add(encapsulation)
+}
+
 /// Operations a second between a spindle's worst and its best.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Band {
@@ -180,6 +185,15 @@ mod tests {
         }
         let none = Framing { mtu: 60, encapsulation: 50, tags: 0 };
         assert_eq!((goodput(GIGABIT, none), payload(none)), (None, None));
+    }
+
+    #[test]
+    fn a_payload_tells_the_packets_that_carry_it() {
+        for (mtu, encapsulation) in [(1500, 0), (1500, 50), (9000, 58)] {
+            let framing = Framing { mtu, encapsulation, tags: 0 };
+            assert_eq!(mtu_of(payload(framing).unwrap(), encapsulation), Some(mtu));
+        }
+        assert_eq!(mtu_of(Bytes(u64::MAX), 0), None);
     }
 
     #[test]

@@ -144,14 +144,14 @@ pub(super) mod tests {
     }
 
     fn plan() -> Arc<Plan> {
-        plan_of("fast")
+        plan_of(&["fast"])
     }
 
-    fn plan_of(probe: &str) -> Arc<Plan> {
-        let text = format!(
-            "targets: [{{name: srv, path: /srv}}]\n\
-             probes: [{{name: {probe}, kind: disk, target: srv}}]\n"
-        );
+    pub(in crate::daemon) fn plan_of(probes: &[&str]) -> Arc<Plan> {
+        let probe = |name: &&str| format!("{{name: {name}, kind: disk, target: srv}}");
+        let probes: Vec<String> = probes.iter().map(probe).collect();
+        let probes = probes.join(", ");
+        let text = format!("targets: [{{name: srv, path: /srv}}]\nprobes: [{probes}]\n");
         let document = Document::parse("test", &text).unwrap();
         let settings = Settings::read(&document, &plan::kind_names()).unwrap();
         Arc::new(Plan::build(settings, &document, Path::new("/state")).unwrap())
@@ -233,9 +233,9 @@ pub(super) mod tests {
         let (mut lane, ..) = started(&first);
         first.judge(&mut lane, 0, &done(true, [10_000, 10_400], 4096)).unwrap();
         assert_eq!(lane.state.ceilings.entries().len(), 2);
-        let restarted = probing(&saved, disk.path(), "a").open(plan_of("other"));
+        let restarted = probing(&saved, disk.path(), "a").open(plan_of(&["other"]));
         assert!(restarted.state.ceilings.is_empty());
-        first.board.lock().plan = Some(plan_of("other"));
+        first.board.lock().plan = Some(plan_of(&["other"]));
         first.take_new_plan(&mut lane);
         assert!(lane.state.ceilings.is_empty());
     }

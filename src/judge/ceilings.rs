@@ -2,7 +2,7 @@
 //! measurement went clearly beyond.
 
 use super::facts::Facts;
-use crate::base::physics::{goodput, payload, write_factor};
+use crate::base::physics::{self, goodput, payload, write_factor};
 use crate::base::units::{Bytes, Rate};
 use crate::model::path::{DeclaredPath, Encapsulation};
 use crate::model::verdict::{Ceiling, Trust, Unit};
@@ -84,11 +84,15 @@ pub fn link(facts: &Facts) -> Believed {
     let one_flow = facts.is_link() && facts.depth == Some(1.0);
     let members = wire.members.filter(|_| !one_flow).map_or(1.0, f64::from);
     let divisor = if writes { copies_on_the_link(facts) } else { 1.0 };
+    let overlay = wire.encapsulation.unwrap_or(Encapsulation::None);
     let carries = |mtu| {
-        let framing = wire.encapsulation.unwrap_or(Encapsulation::None).framing(mtu);
-        goodput(Rate(line.0 * members), framing).map(|rate| rate.0 / divisor)
+        let most = goodput(Rate(line.0 * members), overlay.framing(mtu));
+        most.map(|rate| rate.0 / divisor)
     };
-    let mtu = mtu_of(wire, |mtu| carries(mtu).is_some_and(|most| measured > most * 1.005));
+    let seen = facts.link.segment_payload_bytes.filter(|_| facts.is_link());
+    let seen = seen.and_then(|segment| physics::mtu_of(segment, overlay.framing(0).encapsulation));
+    let exceeds = |mtu| carries(mtu).is_some_and(|most| measured > most * 1.005);
+    let mtu = seen.unwrap_or_else(|| mtu_of(wire, exceeds));
     let Some(value) = carries(mtu) else { return Believed::Unknown };
     let bond = if members > 1.0 { format!("{members} x ") } else { String::new() };
     let copies =

@@ -92,6 +92,8 @@ pub struct DeviceFacts {
     /// virtio, Xen, Hyper-V, cloud: what is under it is somebody else's.
     pub is_virtual: Option<bool>,
     pub network_backed: Option<bool>,
+    /// Somebody looked, and no disk was found under it: a layer of unknown kind takes what is written.
+    pub unseen: Option<bool>,
     pub count: Option<u32>,
     /// Of the nearest cgroup limit on I/O.
     pub cgroup_ratio: Option<Ratio>,

@@ -144,6 +144,7 @@ fn device(done: &Done, place: &Place<'_>) -> DeviceFacts {
         rotational: first.filter(|_| rotational.iter().all(|r| *r == first)),
         is_virtual: (!place.devices.is_empty()).then(|| rotational.contains(&None)),
         network_backed: backing.map(|backing| backing == Backing::Network),
+        unseen: backing.map(|backing| backing == Backing::Unknown && place.devices.is_empty()),
         count: u32::try_from(place.devices.len()).ok().filter(|n| *n > 0),
         cgroup_ratio: evidence.io_limit.as_ref().map(|limit| Ratio(limit.used)),
     }

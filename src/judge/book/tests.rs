@@ -193,6 +193,9 @@ fn any_entry() -> impl Strategy<Value = Entry> {
 }
 
 proptest! {
+    // Each entry has the whole book written: more cases take minutes.
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
     #[test]
     fn whatever_runs_find_a_book_is_bounded_sound_and_comes_back_as_it_was(
         found in prop::collection::vec(any_entry(), 0..200),

@@ -147,6 +147,16 @@ fn large_blocks_teach_bytes_and_the_disk_counts_its_own_requests() {
     assert_eq!((disk.value, disk.block), (target.value, Bytes(1 << 19)));
 }
 
+#[test]
+fn a_run_in_which_nothing_moved_teaches_nothing() {
+    for rates in [[0, 0], [0, 10_000]] {
+        let (taught, reached) =
+            lesson(&done(true, rates, BLOCK), &inspection(Some(false), &["sda"]), &directory());
+        assert_eq!((taught, reached), (Vec::new(), Vec::new()), "{rates:?}");
+    }
+    assert!(flash(&done(true, [10_000, 0], BLOCK)).is_empty(), "then it stood still");
+}
+
 fn io_limit(used: f64) -> IoLimit {
     let limited = Limited::ReadOperations;
     IoLimit { device: "sda".into(), limited, limit: 10_000.0, used }

@@ -40,6 +40,13 @@ fn margin(facts: &Facts, ceiling: Option<&Ceiling>) -> Option<(Margin, bool)> {
     Some((margin, margin.reached()))
 }
 
+/// Nothing is known of what is under it: what it took may be in somebody's memory.
+fn absorbs(facts: &Facts) -> bool {
+    facts.device.unseen == Some(true) && facts.backing.media.is_none()
+}
+
+const ABSORBS: &str = "no disk is seen under it: a cache may have answered";
+
 /// Busy is evidence for one spindle, and for nothing else.
 fn is_one_busy_spindle(facts: &Facts) -> bool {
     facts.busy_spindles() && facts.devices() == Some(1.0) && !facts.network_backed()
@@ -108,6 +115,8 @@ pub(super) fn bandwidth(facts: &Facts) -> Option<Finding> {
     let text = format!("{} is what the device moves", Rate(bytes));
     let mut found = Finding::new(margin, share.unwrap_or(margin.x), text)
         .second(spindles && busy)
+        .at_most_if(absorbs(facts), GUESS)
+        .because_if(absorbs(facts), ABSORBS)
         .advise("more devices, or faster ones");
     found.holds = saturated && reasons;
     if let (Some(share), Some(ceiling)) = (share, &ceiling) {
@@ -139,7 +148,8 @@ pub(super) fn operations(facts: &Facts) -> Option<Finding> {
     let text = format!("{} is what {what} at this block size", Frequency(rate));
     let mut found = Finding::new(margin, share.unwrap_or(margin.x), text)
         .second(facts.keeps_depth() && free)
-        .at_most_if(may_turn || may_be_held, GUESS)
+        .at_most_if(may_turn || may_be_held || absorbs(facts), GUESS)
+        .because_if(absorbs(facts), ABSORBS)
         .because_if(may_turn, "whether spindles are under it is unknown")
         .because_if(may_be_held, "a limit on a virtual or unknown disk would look the same")
         .advise("a faster device, or more of them");
@@ -191,6 +201,21 @@ mod tests {
         assert_eq!(judge(&unknown(40_000.0)).confidence, 0.5);
         let steady = Facts { rate_cv: Some(0.08), ..unknown(40_123.0) };
         assert_eq!(judge(&steady).confidence, 0.75);
+    }
+
+    #[test]
+    fn a_layer_that_hides_its_disks_may_be_a_cache() {
+        let of = |unseen, media| {
+            let device = DeviceFacts { unseen, ..DeviceFacts::default() };
+            let backing = DeclaredBacking { media, ..DeclaredBacking::default() };
+            let verdict =
+                judge(&Facts { device, backing, rate_cv: Some(0.08), ..flash(900_123.0) });
+            let said = verdict.because.iter().any(|fact| fact == ABSORBS);
+            (verdict.limit, verdict.confidence, said)
+        };
+        assert_eq!(of(Some(true), None), (Limit::Operations, 0.5, true));
+        assert_eq!(of(Some(false), None), (Limit::Operations, 0.75, false));
+        assert_eq!(of(Some(true), Some(Media::Nvme)), (Limit::Operations, 0.75, false));
     }
 
     fn remote(bytes: f64) -> Facts {

@@ -80,7 +80,7 @@ mod tests {
     use crate::base::units::Bytes;
     use crate::judge::facts::{LinkFacts, SecondLeg, Subject};
     use crate::judge::limits::judge;
-    use crate::model::path::{DeclaredBacking, DeclaredPath};
+    use crate::model::path::{DeclaredBacking, DeclaredPath, Encapsulation};
     use crate::model::verdict::Limit;
 
     fn run(bytes: f64, link: Option<f64>) -> Facts {
@@ -114,6 +114,24 @@ mod tests {
         let verdict = judge(&run(1.25e9 * 0.985, Some(1.25e9)));
         assert_eq!(verdict.limit, Limit::Link);
         assert!(verdict.ceiling.unwrap().source.ends_with("MTU 9000"));
+    }
+
+    #[test]
+    fn the_segments_that_tcp_sent_tell_the_packets_whatever_is_declared() {
+        let of = |mtu, segment: u64, encapsulation| {
+            let segment_payload_bytes = Some(Bytes(segment));
+            let link = LinkFacts { segment_payload_bytes, ..LinkFacts::default() };
+            let line = run(113.6e6, Some(125e6));
+            let path = DeclaredPath { mtu, encapsulation, ..line.path.clone() };
+            let verdict = judge(&Facts { link, path, ..line });
+            let ceiling = verdict.ceiling.unwrap();
+            (format!("{:.2}", ceiling.value * 8.0 / 1e6), ceiling.source)
+        };
+        let plain = || ("941.48".to_owned(), "1 Gbit/s, MTU 1500".to_owned());
+        assert_eq!(of(None, 1448, None), plain());
+        assert_eq!(of(Some(9000), 1448, None), plain(), "a router on the way has a smaller one");
+        let (most, source) = of(None, 1398, Some(Encapsulation::Vxlan));
+        assert_eq!((most.as_str(), source.as_str()), ("908.97", "1 Gbit/s VXLAN, MTU 1500"));
     }
 
     #[test]

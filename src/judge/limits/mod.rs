@@ -16,6 +16,7 @@ mod write_path;
 
 use super::ceilings;
 use super::confidence::{self, Margin};
+use super::doubt;
 use super::facts::Facts;
 use crate::model::verdict::{Ceiling, Limit, Rival, Verdict};
 
@@ -161,6 +162,7 @@ pub fn judge(facts: &Facts) -> Verdict {
     if *limit != Limit::Cache {
         because.extend(ceilings::dropped(facts));
     }
+    because.extend(doubt::medium(facts));
     Verdict {
         limit: *limit,
         ratio: finding.ratio,

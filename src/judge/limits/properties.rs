@@ -79,6 +79,7 @@ fn device() -> impl Strategy<Value = DeviceFacts> {
         is_virtual: third.1,
         network_backed: third.2,
         count: third.3,
+        unseen: None,
     })
 }
 
