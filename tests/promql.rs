@@ -22,8 +22,16 @@ pub(crate) const AWAITED: [(&str, MetricKind, &[&str]); 25] = [
     ("loadline_probe_run_seconds", MetricKind::Gauge, &["probe", "peer"]),
     ("loadline_link_probe_transmit_bytes_per_second", MetricKind::Gauge, &["probe", "peer"]),
     ("loadline_link_probe_receive_bytes_per_second", MetricKind::Gauge, &["probe", "peer"]),
-    ("loadline_link_probe_single_stream_bytes_per_second", MetricKind::Gauge, &["probe", "peer", "direction"]),
-    ("loadline_link_probe_stream_bytes_per_second", MetricKind::Gauge, &["probe", "peer", "direction", "stream"]),
+    (
+        "loadline_link_probe_single_stream_bytes_per_second",
+        MetricKind::Gauge,
+        &["probe", "peer", "direction"],
+    ),
+    (
+        "loadline_link_probe_stream_bytes_per_second",
+        MetricKind::Gauge,
+        &["probe", "peer", "direction", "stream"],
+    ),
     ("loadline_link_probe_retransmit_ratio", MetricKind::Gauge, &["probe", "peer", "direction"]),
     ("loadline_link_probe_rtt_seconds", MetricKind::Gauge, &["probe", "peer", "direction", "q"]),
     ("loadline_link_probe_busy_total", MetricKind::Counter, &["probe", "peer"]),
@@ -35,7 +43,11 @@ pub(crate) const AWAITED: [(&str, MetricKind, &[&str]); 25] = [
     ("loadline_oltp_max_operations_per_second", MetricKind::Gauge, &["probe", "target"]),
     ("loadline_oltp_latency_seconds", MetricKind::Gauge, &["probe", "target", "load"]),
     ("loadline_oltp_p99_latency_seconds", MetricKind::Gauge, &["probe", "target", "load"]),
-    ("loadline_osd_bench_bytes_per_second", MetricKind::Gauge, &["probe", "target", "osd", "device_class"]),
+    (
+        "loadline_osd_bench_bytes_per_second",
+        MetricKind::Gauge,
+        &["probe", "target", "osd", "device_class"],
+    ),
     ("loadline_osd_bench_deviation_ratio", MetricKind::Gauge, &["probe", "target", "osd"]),
     ("loadline_osd_commit_latency_seconds", MetricKind::Gauge, &["probe", "target", "osd"]),
 ];
@@ -80,8 +92,7 @@ pub(crate) fn known_metrics() -> BTreeMap<String, Known> {
         add(of_the_scrape.to_owned(), false, &[]);
     }
     // An alert has the labels of what it fires on, too.
-    let of_an_alert =
-        ["alertname", "alertstate", "severity", "device", "target", "probe", "peer"];
+    let of_an_alert = ["alertname", "alertstate", "severity", "device", "target", "probe", "peer"];
     add("ALERTS".to_owned(), false, &of_an_alert);
     known
 }

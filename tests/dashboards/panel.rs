@@ -74,7 +74,7 @@ fn defaults(panel: &Panel, limits: &Limits) -> Value {
         "mappings": mappings(&panel.words),
         "custom": custom(panel),
     });
-    if lines {
+    if lines && !panel.signed {
         made["min"] = 0.into();
     }
     if let Some(max) = panel.max {

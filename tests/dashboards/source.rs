@@ -62,8 +62,11 @@ pub(crate) struct Panel {
     /// Grafana's name of it.
     #[serde(default = "short")]
     pub(crate) unit: String,
-    /// Of the axis.
+    /// Of the axis, which begins at 0 ...
     pub(crate) max: Option<f64>,
+    /// ... unless values may lie below.
+    #[serde(default)]
+    pub(crate) signed: bool,
     /// Colours change where this alert begins ...
     pub(crate) alert: Option<String>,
     /// ... or here.

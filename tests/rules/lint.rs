@@ -149,7 +149,8 @@ fn both_sides_have_the_labels_that_they_are_matched_on() {
             let Expr::Binary(b) = node else { continue };
             for side in [&b.lhs, &b.rhs] {
                 let labels = labels(side, &known);
-                let missing: Vec<_> = matched(b).filter(|l| *l != "peer" && !labels.contains(*l)).collect();
+                let missing: Vec<_> =
+                    matched(b).filter(|l| *l != "peer" && !labels.contains(*l)).collect();
                 assert!(missing.is_empty(), "{place}: {side} has no {missing:?}");
             }
         }
