@@ -40,6 +40,7 @@ const ABSENT: &[(&str, &str)] = &[
     ("loadline_disk_degraded", "needs a measured ceiling"),
     ("loadline_disk_leaf_info", "needs a stack of disks"),
     ("peer=~", "awaited"),
+    ("loadline_link_probe_", "awaited"),
     ("loadline_mesh_", "awaited"),
     ("loadline_peer_tests_total", "awaited"),
     ("loadline_oltp_", "awaited"),
