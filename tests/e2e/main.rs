@@ -15,8 +15,10 @@
 )]
 
 mod agree;
+mod alertmanager;
 mod commands;
 mod crash;
+mod dashboards;
 mod exposition;
 mod hang;
 mod harness;
@@ -50,6 +52,8 @@ fn main() {
         agree::PROMISES,
         links::PROMISES,
         prometheus::PROMISES,
+        dashboards::PROMISES,
+        alertmanager::PROMISES,
     ];
     let mut promises: Vec<_> = promises.into_iter().flatten().collect();
     // First those that run beside each other.
