@@ -140,6 +140,8 @@ pub enum SearchEnd {
     NoRate,
     /// More than can be offered holds.
     NoLimit,
+    /// It was stopped, or failed.
+    Stopped,
 }
 
 /// Course and result of a search.
@@ -147,21 +149,17 @@ pub enum SearchEnd {
 pub struct Search {
     pub limit: Seconds,
     pub end: SearchEnd,
+    /// The highest rate that held, in operations a second: the target does so much at least.
+    pub best: Option<f64>,
     /// Everything that was tried, in this order.
     pub steps: Vec<Step>,
-    /// The hockey stick, by share of the highest rate that held, ascending; empty where none did.
+    /// The hockey stick, by share of the best rate, ascending; empty where none held.
     pub curve: Vec<(f64, Step)>,
 }
 
 impl Search {
-    /// Operations a second that the target does under the limit; `None` where it isn't known.
+    /// Operations a second that the target does under the limit; `None` where that isn't known.
     pub fn highest(&self) -> Option<f64> {
-        self.best().filter(|_| self.end == SearchEnd::Found)
-    }
-
-    /// The highest rate that held: the target does so much at least.
-    pub fn best(&self) -> Option<f64> {
-        let held = self.steps.iter().filter(|step| step.sustained(self.limit));
-        held.map(|step| step.offered).reduce(f64::max)
+        self.best.filter(|_| self.end == SearchEnd::Found)
     }
 }

@@ -59,6 +59,7 @@ mod tests {
             sync: false,
             flush: false,
             direct: true,
+            oltp: None,
         };
         let progress = |elapsed: f64, queue: f64| Progress {
             elapsed: Seconds(elapsed),

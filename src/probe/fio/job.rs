@@ -56,6 +56,7 @@ pub(super) fn read(section: &Section, notes: &mut Vec<(usize, String)>) -> Resul
         sync: options.sync()?,
         flush: options.flag(&["end_fsync"], false)? && reads.0 < 1.0,
         direct: true,
+        oltp: None,
     };
     options.bound(&mut profile)?;
     disk::check(&profile).map_err(|(key, text)| options.wrong(keys_of(key), text))?;
@@ -299,6 +300,7 @@ mod tests {
             sync: true,
             flush: true,
             direct: true,
+            oltp: None,
         };
         assert_eq!(job.legs, [expected]);
     }
