@@ -247,6 +247,9 @@ pub struct Progress {
     /// Of the busiest leaf device since the leg's start.
     pub device_busy: Option<Ratio>,
     pub device_queue: Option<f64>,
+    /// Mean of what the leg itself had in flight, where that isn't always as much as it may.
+    #[serde(default)]
+    pub own_queue: Option<f64>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -239,7 +239,8 @@ mod tests {
             let file = tempfile::tempfile().unwrap();
             file.set_len(1 << 20).unwrap();
             let file = file.as_fd();
-            let needs = Needs { file, others: &[], slots: 4, block: 4096, align: 4096, sync: false };
+            let needs =
+                Needs { file, others: &[], slots: 4, block: 4096, align: 4096, sync: false };
             let chosen = choose(&needs, None, &Ears::default()).unwrap().1;
             let forced = choose(&needs, Some(EngineKind::IoUring), &Ears::default());
             (chosen, forced.err().map(|fault| fault.text).unwrap_or_default())

@@ -232,7 +232,9 @@ mod tests {
                 for slot in 0..8 {
                     engine.buffer(slot).unwrap().fill(slot as u8 + 1);
                     let offset = (7 - slot as u64) * BLOCK as u64;
-                    engine.queue(Operation { slot, offset, write: true, ..Operation::default() }).unwrap();
+                    engine
+                        .queue(Operation { slot, offset, write: true, ..Operation::default() })
+                        .unwrap();
                 }
                 for done in drain(engine.as_mut(), 8) {
                     assert_eq!(done.result, Ok(BLOCK), "{kind:?}");

@@ -241,6 +241,7 @@ impl Tally {
             latency_p99: at(0.99),
             device_busy: None,
             device_queue: None,
+            own_queue: None,
         }
     }
 }

@@ -252,7 +252,9 @@ mod tests {
             enter_flags: EnterFlags::empty(),
         };
         for slot in 0..16 {
-            engine.queue(Operation { slot, offset: slot as u64 * 512, ..Operation::default() }).unwrap();
+            engine
+                .queue(Operation { slot, offset: slot as u64 * 512, ..Operation::default() })
+                .unwrap();
         }
         let mut done = Vec::new();
         while done.len() < 16 {

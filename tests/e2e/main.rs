@@ -20,6 +20,7 @@ mod crash;
 mod exposition;
 mod hang;
 mod harness;
+mod oltp;
 mod prometheus;
 mod promise;
 mod reload;
@@ -39,6 +40,7 @@ fn main() {
         start::PROMISES,
         exposition::PROMISES,
         commands::PROMISES,
+        oltp::PROMISES,
         reload::PROMISES,
         report::PROMISES,
         hang::PROMISES,

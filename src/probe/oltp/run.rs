@@ -78,6 +78,7 @@ impl Opened {
                 Err(fault) => halt = Some(fault.into()),
             }
         }
+        self.asus.mark();
         let mut cost = bill.cost(&moved);
         cost.written_bytes.0 = cost.written_bytes.0.saturating_add(self.asus.laid_out.0);
         around.end(run, &moved, watch);
@@ -316,8 +317,12 @@ mod tests {
             assert_eq!(stat.len() % MIB, 0, "no longer than it was");
             assert!(stat.blocks() > 0);
         }
-        let again = done(run(&run_on(dir.path(), oltp), &Ears::default()));
+        let again = done(run(&run_on(dir.path(), oltp.clone()), &Ears::default()));
         assert!(again.cost.written_bytes.0 < 26 * MIB);
+        // Since then somebody has put something there.
+        std::fs::write(&oltp.asus[0][1], vec![7; 7 << 20]).unwrap();
+        let (kind, text) = fault(oltp, dir.path());
+        assert_eq!(kind, FaultKind::Refused, "{text}");
     }
 
     fn fault(oltp: Oltp, dir: &Path) -> (FaultKind, String) {

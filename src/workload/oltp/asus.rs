@@ -24,7 +24,7 @@ use crate::workload::{Halt, Watch};
 /// Most operations in flight; where threads do it, one for each.
 const SLOTS: usize = 512;
 const SLOTS_OF_THREADS: usize = 64;
-/// On a file that holds nothing but what this workload wrote.
+/// On a file that holds nothing but what this workload wrote: when it was last written.
 const MARK: &str = "user.loadline.asu";
 /// A file that is zero in so many places holds nothing.
 const LOOKS: u64 = 1024;
@@ -35,6 +35,8 @@ pub struct Asus {
     grounds: Vec<Ground>,
     pub(super) units: [Unit; 3],
     pub sizes: Sizes,
+    /// The files are somebody's, and stay.
+    named: bool,
     /// Bytes written to lay files out.
     pub laid_out: Bytes,
 }
@@ -53,13 +55,9 @@ impl Asus {
         let sizes = Sizes::within(ground.bytes)?;
         let [first, second, _] = sizes.0;
         let unit = |from: u64, each: u64| Unit { file: 0, from, each };
-        let units = [
-            unit(0, first),
-            unit(first, second),
-            unit(first + second, sizes.0[2]),
-        ];
+        let units = [unit(0, first), unit(first, second), unit(first + second, sizes.0[2])];
         let laid_out = ground.laid_out;
-        Ok(Self { grounds: vec![ground], units, sizes, laid_out })
+        Ok(Self { grounds: vec![ground], units, sizes, named: false, laid_out })
     }
 
     fn on_files(run: &Run, oltp: &Oltp, watch: &dyn Watch) -> Result<Self, Halt> {
@@ -97,7 +95,7 @@ impl Asus {
             laid_out = laid_out.saturating_add(written.0);
             grounds.push(ground);
         }
-        Ok(Self { grounds, units, sizes, laid_out: Bytes(laid_out) })
+        Ok(Self { grounds, units, sizes, named: true, laid_out: Bytes(laid_out) })
     }
 
     /// Picks one engine for all files, on the first; says what was opened.
@@ -158,6 +156,13 @@ impl Asus {
         Ok(seconds)
     }
 
+    /// Says on each file that somebody named that nobody else wrote to it, once all is written.
+    pub fn mark(&self) {
+        if self.named {
+            self.grounds.iter().for_each(|ground| mark(&ground.file));
+        }
+    }
+
     /// Of the first file, for faults.
     pub(super) fn name(&self) -> &str {
         self.grounds.first().map_or("", |ground| &ground.name)
@@ -169,6 +174,36 @@ impl Asus {
 
     pub fn prefilled(&self) -> Option<bool> {
         self.grounds.iter().all(|ground| ground.prefilled == Some(true)).then_some(true)
+    }
+}
+
+impl Drop for Asus {
+    fn drop(&mut self) {
+        // A ring that was closed holds its files for a while yet, and with them their locks.
+        for ground in self.grounds.iter().filter(|_| self.named) {
+            let _ = fs::flock(&ground.file.fd, FlockOperation::NonBlockingUnlock);
+        }
+    }
+}
+
+/// When a file was last written, as its mark says it.
+fn written_at(file: &Handle) -> io::Result<String> {
+    let stat = fs::fstat(&file.fd)?;
+    Ok(format!("{}.{:09}", stat.st_mtime, stat.st_mtime_nsec))
+}
+
+/// Whether nobody wrote to a file since this workload did.
+fn is_own(file: &Handle) -> bool {
+    let mut mark = [0_u8; 64];
+    let length = fs::fgetxattr(&file.fd, MARK, &mut mark).unwrap_or(0);
+    let mark = mark.get(..length).unwrap_or_default();
+    !mark.is_empty() && written_at(file).is_ok_and(|at| at.as_bytes() == mark)
+}
+
+/// Where there are no such attributes, the next run asks for --yes.
+fn mark(file: &Handle) {
+    if let Ok(at) = written_at(file) {
+        let _ = fs::fsetxattr(&file.fd, MARK, at.as_bytes(), XattrFlags::empty());
     }
 }
 
@@ -205,13 +240,11 @@ impl Named {
         if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
             return Err(refuse("became something else meanwhile").into());
         }
-        match fs::flock(&file.fd, FlockOperation::NonBlockingLockExclusive) {
-            Err(Errno::WOULDBLOCK) => {
-                let text = format!("{name}: is in use, or named twice");
-                return Err(Halt::Skipped(Skip::Locked, text));
-            }
-            // Some file systems have no locks.
-            _ => {}
+        // Some file systems have no locks: there nothing is known of other users.
+        let lock = fs::flock(&file.fd, FlockOperation::NonBlockingLockExclusive);
+        if lock == Err(Errno::WOULDBLOCK) {
+            let text = format!("{name}: is in use, or named twice");
+            return Err(Halt::Skipped(Skip::Locked, text));
         }
         let blocks = u64::try_from(stat.st_size).unwrap_or(0) / BLOCK_BYTES;
         Ok(Self { file, name, blocks })
@@ -219,8 +252,7 @@ impl Named {
 
     /// Whether it holds nothing that anybody could miss in its first `blocks`.
     fn check_spare(&mut self, overwrite: bool, blocks: u64) -> Result<(), Fault> {
-        let mut mark = [0_u8; 8];
-        if overwrite || fs::fgetxattr(&self.file.fd, MARK, &mut mark).is_ok() {
+        if overwrite || is_own(&self.file) {
             return Ok(());
         }
         let fault = |errno: Errno| Fault::os(&self.name, &errno.into());
@@ -251,15 +283,12 @@ impl Named {
         run: &Run,
         watch: &dyn Watch,
     ) -> Result<(Ground, Bytes), Halt> {
-        let mut mark = [0_u8; 8];
-        let is_own = fs::fgetxattr(&self.file.fd, MARK, &mut mark).is_ok();
         let mut written = Bytes(0);
-        if bytes.0 > 0 && !(is_own && is_filled(&self.file, bytes.0)) {
+        if bytes.0 > 0 && !(is_own(&self.file) && is_filled(&self.file, bytes.0)) {
             self.has_room(bytes, run.reserve)?;
             write_blocks(&mut self.file, &self.name, (bytes.0, run.seed), watch)?;
             self.file.drop_cache();
-            // Without it the next run writes it whole again.
-            let _ = fs::fsetxattr(&self.file.fd, MARK, b"1", XattrFlags::empty());
+            mark(&self.file);
             written = bytes;
         }
         let Self { file, name, .. } = self;

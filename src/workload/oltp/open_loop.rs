@@ -15,7 +15,7 @@ use crate::model::job::{Profile, What};
 use crate::model::oltp::{AsuDone, BLOCK_BYTES, Step};
 use crate::model::outcome::Measured;
 use crate::workload::drive::Moved;
-use crate::workload::engine::{Chosen, Completion, Engine, PATIENCE};
+use crate::workload::engine::{Chosen, Completion, Engine, Operation, PATIENCE};
 use crate::workload::pattern::{Filler, derived};
 use crate::workload::tally::is_steady;
 use crate::workload::{Halt, Watch};
@@ -104,6 +104,19 @@ impl<'a> Bench<'a> {
         }
     }
 
+    /// Gives an operation to the engine; `waits`: there are some that aren't submitted yet.
+    fn begin(&mut self, operation: &Operation, waits: bool) -> io::Result<()> {
+        if operation.write {
+            if waits {
+                self.engine.submit()?;
+            }
+            if let Some(buffer) = self.engine.buffer(operation.slot) {
+                self.filler.fill(operation.of(buffer));
+            }
+        }
+        self.engine.queue(*operation)
+    }
+
     fn measured(&self, profile: &Profile, ledger: &Ledger) -> Measured {
         let (reads, writes) = ledger.all.directions();
         let rates = ledger.all.rates();
@@ -141,6 +154,10 @@ struct Course<'b, 'a> {
     out_of_bytes: bool,
     published: Duration,
     counted: Duration,
+    /// In flight since `looked`, and the sum over time before.
+    flying: usize,
+    flown: Duration,
+    looked: Duration,
 }
 
 impl<'b, 'a> Course<'b, 'a> {
@@ -164,6 +181,9 @@ impl<'b, 'a> Course<'b, 'a> {
             out_of_bytes: false,
             published: start,
             counted: start,
+            flying: 0,
+            flown: Duration::ZERO,
+            looked: start,
         }
     }
 
@@ -173,6 +193,7 @@ impl<'b, 'a> Course<'b, 'a> {
         let mut completions = Vec::with_capacity(self.bench.slots);
         loop {
             let now = monotonic();
+            self.look(now);
             if halt.is_none() && self.bench.watch.stopped() {
                 halt = Some(Halt::stopped());
             }
@@ -180,12 +201,13 @@ impl<'b, 'a> Course<'b, 'a> {
             if halt.is_some() || now >= self.end + DRAIN || self.overloaded {
                 self.give_up();
             }
-            if let Err(error) = self.issue(now) {
-                halt.get_or_insert(Fault::os(self.bench.asus.name(), &error).into());
+            if let Err(fault) = self.issue(now) {
+                halt.get_or_insert(fault.into());
                 self.give_up();
             }
+            self.flying = self.ready.in_flight();
             let over = now >= self.end || halt.is_some();
-            if over && self.ready.in_flight() == 0 && self.ready.open() == 0 {
+            if over && self.flying == 0 && self.ready.open() == 0 {
                 return halt.map_or(Ok(()), Err);
             }
             let wait = if over { PATIENCE } else { self.until_next(now) };
@@ -204,6 +226,13 @@ impl<'b, 'a> Course<'b, 'a> {
             }
             self.tell(now);
         }
+    }
+
+    /// What was in flight until `now`.
+    fn look(&mut self, now: Duration) {
+        let flying = u32::try_from(self.flying).unwrap_or(u32::MAX);
+        self.flown += now.saturating_sub(self.looked).saturating_mul(flying);
+        self.looked = now;
     }
 
     fn until_next(&self, now: Duration) -> Duration {
@@ -244,20 +273,17 @@ impl<'b, 'a> Course<'b, 'a> {
 
     /// Begins what can begin. Reads go to the kernel together, with the wait that follows; what is
     /// queued goes out before new data is made.
-    fn issue(&mut self, now: Duration) -> io::Result<()> {
+    fn issue(&mut self, now: Duration) -> Result<(), Fault> {
         let (mut now, mut waits) = (now, false);
         while let Some(operation) = self.ready.next() {
-            let engine = &mut self.bench.engine;
-            if operation.write {
-                if std::mem::take(&mut waits) {
-                    engine.submit()?;
-                }
-                if let Some(buffer) = engine.buffer(operation.slot) {
-                    self.bench.filler.fill(operation.of(buffer));
-                }
-                now = monotonic();
+            if let Err(error) = self.bench.begin(&operation, std::mem::take(&mut waits)) {
+                // It never went to the kernel, and nothing else will end it.
+                let errno = rustix::io::Errno::from_io_error(&error);
+                let result = Err(errno.unwrap_or(rustix::io::Errno::IO));
+                self.land(&Completion { slot: operation.slot, result, at: now })?;
+                return Err(Fault::os(self.bench.asus.name(), &error));
             }
-            engine.queue(operation)?;
+            now = if operation.write { monotonic() } else { now };
             self.ready.issued(operation.slot, now);
             waits = true;
         }
@@ -288,7 +314,8 @@ impl<'b, 'a> Course<'b, 'a> {
         let elapsed = now.saturating_sub(self.start);
         if now.saturating_sub(self.published) >= PUBLISH_EVERY {
             self.published = now;
-            let progress = self.ledger.all.progress(self.stint.index, elapsed);
+            let mut progress = self.ledger.all.progress(self.stint.index, elapsed);
+            progress.own_queue = Some(self.flown.as_secs_f64() / elapsed.as_secs_f64());
             self.bench.watch.live().publish(Some(progress));
         }
         let every = self.stint.counts_every.map(Seconds::duration);

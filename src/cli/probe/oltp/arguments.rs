@@ -176,13 +176,16 @@ pub(in crate::cli) fn go_flags(line: impl Iterator<Item = OsString>) -> Vec<OsSt
     }
     let command = OltpArguments::augment_args(clap::Command::new("oltp"));
     let known: Vec<&str> = command.get_arguments().filter_map(clap::Arg::get_long).collect();
-    for word in line.iter_mut().skip(3) {
-        let Some(text) = word.to_str() else { continue };
+    for index in 3..line.len() {
+        let Some(text) = line[index].to_str() else { continue };
         let Some(flag) = text.strip_prefix('-').filter(|flag| !flag.starts_with('-')) else {
             continue;
         };
+        if flag == "version" {
+            return [line.swap_remove(0), "--version".into()].into();
+        }
         if known.contains(&flag.split('=').next().unwrap_or_default()) {
-            *word = format!("-{text}").into();
+            line[index] = format!("-{text}").into();
         }
     }
     line
@@ -216,7 +219,8 @@ mod tests {
 
     #[test]
     fn pblios_own_line_is_taken_with_one_dash_and_with_two() {
-        let single = ["-asu1=/x/a,/x/b", "-asu2", "/x/c", "-asu3=/x/d", "-bsu", "2", "-runlen", "60"];
+        let single =
+            ["-asu1=/x/a,/x/b", "-asu2", "/x/c", "-asu3=/x/d", "-bsu", "2", "-runlen", "60"];
         let double: Vec<String> = single
             .iter()
             .map(|word| if word.starts_with('-') { format!("-{word}") } else { (*word).into() })
@@ -231,7 +235,13 @@ mod tests {
             assert!(leg.direct && !oltp.overwrite);
         }
         let all = parse(&[
-            "-directio=false", "-data", "x.data", "-dataperiod=5", "-blocksize", "4", "-contexts=3",
+            "-directio=false",
+            "-data",
+            "x.data",
+            "-dataperiod=5",
+            "-blocksize",
+            "4",
+            "-contexts=3",
         ])
         .unwrap();
         assert_eq!((all.directio, all.contexts), (Some(false), Some(3)));
@@ -243,6 +253,8 @@ mod tests {
     fn other_commands_keep_their_dashes() {
         let words = ["loadline", "probe", "disk", "-bsu"].map(OsString::from);
         assert_eq!(go_flags(words.clone().into_iter()), words);
+        let version = ["loadline", "probe", "oltp", "-version"].map(OsString::from);
+        assert_eq!(go_flags(version.into_iter()), ["loadline", "--version"]);
     }
 
     #[test]

@@ -78,11 +78,8 @@ mod tests {
     #[test]
     fn a_line_has_pblios_keys_and_sums() {
         let count = |n: u64| Count { operations: n, blocks: 2 * n, nanos: 1000 * n };
-        let counts = Counts([
-            [count(1), count(2)],
-            [count(3), count(4)],
-            [Count::default(), count(5)],
-        ]);
+        let counts =
+            Counts([[count(1), count(2)], [count(3), count(4)], [Count::default(), count(5)]]);
         let line = line(7, &counts);
         assert_eq!(line["time"], 7);
         let total = &line["spc"]["total"];

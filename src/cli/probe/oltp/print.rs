@@ -81,7 +81,17 @@ fn people(done: &Done, oltp: &OltpDone) -> Vec<String> {
     let time = done.legs.first().map_or(Seconds(0.0), |leg| leg.elapsed);
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
-    table.set_header(["asu", "direction", "rate", "throughput", "mean", "p50", "p95", "p99", "p99.9"]);
+    table.set_header([
+        "asu",
+        "direction",
+        "rate",
+        "throughput",
+        "mean",
+        "p50",
+        "p95",
+        "p99",
+        "p99.9",
+    ]);
     for (asu, name, direction) in directions(oltp) {
         let mut cells = vec![
             asu,
@@ -163,8 +173,8 @@ fn found(search: &Search) -> String {
     };
     match (search.end, search.best) {
         (SearchEnd::Found, Some(best)) => {
-            let saturated = search.steps.iter().filter(|step| !step.sustained(limit));
-            let next = saturated.map(|step| step.offered).fold(f64::INFINITY, f64::min);
+            let beyond = search.steps.iter().map(|step| step.offered).filter(|rate| *rate > best);
+            let next = beyond.fold(f64::INFINITY, f64::min);
             let over = Ratio((next / best - 1.0).max(0.0));
             format!("{best:.1} operations/s under {limit}; {over} more is too much")
         }
@@ -186,12 +196,20 @@ mod tests {
     fn at(offered: f64, mean: f64) -> Step {
         let latency_mean = Seconds(mean);
         let window = Seconds(1.0);
-        Step { offered, achieved: offered, latency_mean, operations: 100, window, ..Step::default() }
+        Step {
+            offered,
+            achieved: offered,
+            latency_mean,
+            operations: 100,
+            window,
+            ..Step::default()
+        }
     }
 
     #[test]
     fn lines_are_in_pblios_format() {
-        let step = Step { achieved: 4831.874, latency_mean: Seconds(0.033_905_7), ..Step::default() };
+        let step =
+            Step { achieved: 4831.874, latency_mean: Seconds(0.033_905_7), ..Step::default() };
         assert_eq!(last(&step), "Avg IOPS:4831.87  Avg Latency:33.9057 ms");
         let count = Count { operations: 3000, blocks: 1, nanos: 3_000_000_000 };
         let mut counts = Counts::default();

@@ -165,7 +165,7 @@ fn a_stall_is_no_end_of_the_target() {
 
 #[test]
 fn a_rate_that_held_by_luck_is_tried_for_longer() {
-    let mut model = Model::new(300.0, |rate, _, window| {
+    let mut model = Model::new(600.0, |rate, _, window| {
         let mean = if window.0 > 10.0 && rate > 300.0 { 0.05 } else { 0.02 };
         Some(step(rate, window, 500.0, |_| mean))
     });

@@ -4,7 +4,6 @@ use super::*;
 use crate::base::units::MIB;
 use crate::model::job::{EngineKind, Place, Region, Run, Target};
 use crate::model::oltp::{Load, Oltp, Variant};
-use crate::workload::engine::Operation;
 use crate::workload::ground;
 use crate::workload::testing::{Ears, on_disk_directory};
 
@@ -112,11 +111,10 @@ fn stint(bsus: u32, slots: usize, pause: (u64, u64), change: impl Fn(&mut Stint)
         counts_every: None,
     };
     change(&mut stint);
-    bench.run(&crate::workload::pattern::tests::profile(
-        crate::model::job::Access::Random,
-        0.5,
-        4096,
-    ), &stint)
+    bench.run(
+        &crate::workload::pattern::tests::profile(crate::model::job::Access::Random, 0.5, 4096),
+        &stint,
+    )
 }
 
 #[test]
