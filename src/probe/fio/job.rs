@@ -295,12 +295,10 @@ mod tests {
             runtime: Seconds(30.0),
             ramp: Seconds(2.0),
             bytes_max: Bytes(u64::MAX),
-            operations_max: None,
             span: Some(Bytes(128 << 20)),
             sync: true,
             flush: true,
-            direct: true,
-            oltp: None,
+            ..crate::model::samples::profile()
         };
         assert_eq!(job.legs, [expected]);
     }
