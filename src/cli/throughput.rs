@@ -14,7 +14,7 @@ use super::{EXIT_FAULT, EXIT_USAGE, Failure};
 use crate::base::units::{Bytes, Rate, Seconds};
 use crate::iperf::client::{self, Order, Patience, Watch};
 use crate::iperf::parameters;
-use crate::model::link::{LinkDirection, LinkFault, LinkInterval, LinkProfile};
+use crate::model::link::{LinkDirection, LinkFault, LinkInterval, LinkProfile, LinkReason};
 use crate::worker::Stop;
 
 const PORT: u16 = 5201;
@@ -117,15 +117,8 @@ impl ThroughputArguments {
 pub(super) fn run(arguments: ThroughputArguments, out: &mut dyn Write) -> Result<(), Failure> {
     let profile = arguments.profile()?;
     // Nothing stops a name service but the end of the process: until then Ctrl-C is left as it is.
-    let addresses = resolve(&arguments.peer)?;
+    let addresses = resolve(&arguments.peer);
     let stop = super::hand::stop_on_interrupt()?;
-    let turn = super::hand::wait_for_turn(&super::hand::state_directory(), &stop)?;
-    let order = Order {
-        addresses: &addresses,
-        profile: &profile,
-        identity: None,
-        patience: Patience::default(),
-    };
     let live = arguments.format == Format::Table;
     let mut view = View {
         out,
@@ -136,13 +129,21 @@ pub(super) fn run(arguments: ThroughputArguments, out: &mut dyn Write) -> Result
         intervals: Vec::new(),
         began_at: crate::base::clock::Clock::now(&crate::base::clock::SystemClock).unix_seconds(),
     };
-    let result = client::run(&order, &mut view);
-    drop(turn);
+    let result = match addresses {
+        Ok(addresses) => {
+            let _turn = super::hand::wait_for_turn(&super::hand::state_directory(), &view.stop)?;
+            let patience = Patience::default();
+            let order =
+                Order { addresses: &addresses, profile: &profile, identity: None, patience };
+            client::run(&order, &mut view)
+        }
+        Err(fault) => Err(fault),
+    };
     view.bar.finish_and_clear();
     view.end(arguments.format, result)
 }
 
-fn resolve(peer: &str) -> Result<Vec<SocketAddr>, Failure> {
+fn resolve(peer: &str) -> Result<Vec<SocketAddr>, LinkFault> {
     let bare = peer.trim_start_matches('[').trim_end_matches(']');
     let found = if bare.parse::<std::net::Ipv6Addr>().is_ok() {
         (bare, PORT).to_socket_addrs()
@@ -151,7 +152,7 @@ fn resolve(peer: &str) -> Result<Vec<SocketAddr>, Failure> {
     } else {
         (peer, PORT).to_socket_addrs()
     };
-    let failed = |text| Failure { code: EXIT_FAULT, text: format!("{peer}: {text}") };
+    let failed = |text| LinkFault::new(LinkReason::Refused, format!("{peer}: {text}"));
     let found: Vec<_> = found.map_err(|error| failed(error.to_string()))?.collect();
     if found.is_empty() { Err(failed("the name has no address".into())) } else { Ok(found) }
 }
