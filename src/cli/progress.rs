@@ -4,7 +4,7 @@ use std::cell::RefCell;
 
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
-use crate::base::units::{Bytes, Rate, Seconds};
+use crate::base::units::{Bytes, Rate};
 use crate::model::job::{self, Profile, What};
 
 /// The last rates, as bars.
@@ -57,7 +57,11 @@ impl Progress {
             }
             What::Progress(progress) => self.bar.set_message(self.line(progress)),
             What::Flush { seconds } => self.bar.set_message(format!("flushed in {seconds}")),
-            What::Confined { .. } | What::Leg { .. } | What::Outcome { .. } => {}
+            What::Confined { .. }
+            | What::Leg { .. }
+            | What::Step { .. }
+            | What::Counts { .. }
+            | What::Outcome { .. } => {}
         }
     }
 
@@ -83,7 +87,7 @@ impl Progress {
         seen.rates.drain(..excess);
         // What a narrow terminal cuts off stands last.
         let mut parts = vec![
-            format!("{:.0} s, {:.0} s left", now.elapsed.0, self.left(now, moved(now), bytes).0),
+            format!("{:.0} s{}", now.elapsed.0, self.left(now, moved(now), bytes)),
             format!("{:.0}/s", reads + writes),
             format!("{bytes}, {} moved", Bytes(moved(now))),
         ];
@@ -104,13 +108,14 @@ impl Progress {
     }
 
     /// Of all legs, at most: this one ends by its time or by its bytes, those to come by their time.
-    fn left(&self, now: &job::Progress, moved: u64, rate: Rate) -> Seconds {
+    /// Nothing of a leg that wasn't planned.
+    fn left(&self, now: &job::Progress, moved: u64, rate: Rate) -> String {
         let whole = |leg: &Profile| leg.runtime.0 + leg.ramp.0;
-        let Some(leg) = self.legs.get(now.leg) else { return Seconds(0.0) };
+        let Some(leg) = self.legs.get(now.leg) else { return String::new() };
         let by_time = whole(leg) - now.elapsed.0;
         let by_bytes = leg.bytes_max.0.saturating_sub(moved) as f64 / rate.0.max(1.0);
         let to_come: f64 = self.legs.iter().skip(now.leg + 1).map(whole).sum();
-        Seconds(by_time.min(by_bytes).max(0.0) + to_come)
+        format!(", {:.0} s left", by_time.min(by_bytes).max(0.0) + to_come)
     }
 
     pub(super) fn end(&self) {
@@ -138,7 +143,7 @@ fn sparks(rates: &[f64]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::units::MIB;
+    use crate::base::units::{MIB, Seconds};
     use crate::probe::disk::{self, Preset};
 
     #[test]

@@ -6,6 +6,7 @@ pub mod link;
 pub mod live;
 pub mod load;
 pub mod metric;
+pub mod oltp;
 pub mod outcome;
 pub mod path;
 #[cfg(test)]

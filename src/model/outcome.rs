@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 pub use super::evidence::{DeviceUse, Evidence, IoLimit, Knee, Limited, SecondLeg, ThreadUse};
 use super::job::{Backing, Device, EngineKind, Profile};
 use super::metric::Label;
+use super::oltp::OltpDone;
 pub use super::skip::Skip;
 use super::spread::{ProcessUse, Spread};
 use crate::base::clock::Moment;
@@ -123,6 +124,8 @@ pub struct Done {
     pub second_leg: Option<Box<SecondLeg>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub knee: Option<Box<Knee>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub oltp: Option<Box<OltpDone>>,
 }
 
 /// Results of one leg.

@@ -22,6 +22,7 @@ pub fn points(view: &ProbeView, now: Moment, out: &mut Vec<Point>) {
         info(view, done, out);
         rates(labels, done, out);
         evidence(labels, done, out);
+        super::oltp::points(labels, done, out);
     }
 }
 

@@ -43,7 +43,7 @@ macro_rules! probes {
     };
 }
 
-probes! { latency, disk, knee }
+probes! { latency, disk, knee, oltp }
 
 /// The kind of this name.
 pub fn kind(name: &str) -> Option<&'static Kind> {

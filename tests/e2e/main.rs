@@ -26,6 +26,7 @@ mod harness;
 #[path = "../lab/hosts.rs"]
 mod hosts;
 mod links;
+mod oltp;
 mod prometheus;
 mod promise;
 mod reload;
@@ -45,6 +46,7 @@ fn main() {
         start::PROMISES,
         exposition::PROMISES,
         commands::PROMISES,
+        oltp::PROMISES,
         reload::PROMISES,
         report::PROMISES,
         hang::PROMISES,
