@@ -210,7 +210,8 @@ mod tests {
         let missing = fault(ask(&cluster, &|| false));
         assert_eq!(missing.kind, FaultKind::Missing);
         assert!(missing.text.contains("/no/such/ceph: no such command (install"), "{missing}");
-        let cluster = Cluster { command: "/etc/hostname".into(), ..Cluster::default() };
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let cluster = Cluster { command: file.path().into(), ..Cluster::default() };
         assert_eq!(fault(ask(&cluster, &|| false)).kind, FaultKind::Denied);
     }
 

@@ -39,7 +39,10 @@ pub const OPTIONS: [&str; 24] = [
     "bluestore_cache_size_ssd",
 ];
 
-/// The options of each of `osds` that are up; `unknown` takes those that couldn't be asked.
+/// Most OSDs that are asked: where they differ much, all of it is one line on the wire.
+const OSDS_ASKED_MAX: usize = 16;
+
+/// The options of `osds` that are up; `unknown` takes those that couldn't be, or weren't, asked.
 ///
 /// # Errors
 /// Only where it was stopped.
@@ -49,7 +52,11 @@ pub fn ask(
     unknown: &mut Vec<String>,
 ) -> Result<Vec<Setting>, Cut> {
     let mut of_each = Vec::new();
-    for osd in osds.iter().filter(|osd| osd.up) {
+    let up: Vec<&Osd> = osds.iter().filter(|osd| osd.up).collect();
+    if up.len() > OSDS_ASKED_MAX {
+        unknown.push(format!("options of {} OSDs more", up.len() - OSDS_ASKED_MAX));
+    }
+    for osd in up.into_iter().take(OSDS_ASKED_MAX) {
         match client.ask(&["config", "show-with-defaults", &format!("osd.{}", osd.id)]) {
             Ok(shown) => of_each.push((osd.id, parse(&shown))),
             Err(Cut::Stopped) => return Err(Cut::Stopped),

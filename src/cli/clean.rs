@@ -15,7 +15,7 @@ pub(super) fn run(arguments: CommonArguments, out: &mut dyn Write) -> Result<(),
     let hand = Hand::new(options.roots);
     let turn = hand::wait_for_turn(&options.state, &hand.stop)?;
     let mut failed = None;
-    for settings in &plan.targets {
+    for settings in plan.targets.iter().filter(|target| target.ceph.is_none()) {
         let path = settings.path.display();
         let line = match hand.give_back(&target_of(settings)) {
             Ok(freed) if freed.0 == 0 => format!("{path}\tnothing to give back"),

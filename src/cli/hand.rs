@@ -69,7 +69,7 @@ impl Hand {
         let legs: f64 = run.legs.iter().map(|leg| leg.runtime.0 + leg.ramp.0).sum();
         let laid_out = match run.region {
             Region::Unnamed(bytes) => bytes,
-            Region::Ballast(_) | Region::WholeDevice => Bytes(0),
+            Region::Ballast(_) | Region::WholeDevice | Region::Objects => Bytes(0),
         };
         let deadline = Seconds(legs).duration() + layout_time(laid_out) + GRACE;
         let target = run.target.clone();
@@ -174,6 +174,7 @@ pub(super) fn target_by_hand(
         shared: None,
         shared_hosts: Vec::new(),
         is_default: false,
+        ceph: None,
     })
 }
 

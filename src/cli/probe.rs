@@ -56,6 +56,7 @@ fn run_of(work: Work, target: Target, inspection: Inspection) -> Run {
         region: match target.place {
             Place::Directory(_) => Region::Unnamed(work.size),
             Place::Device(_) => Region::WholeDevice,
+            Place::Cluster(_) => Region::Objects,
         },
         target,
         legs: work.legs,
