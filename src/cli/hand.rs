@@ -16,6 +16,7 @@ use crate::config::settings::TargetSettings;
 use crate::daemon;
 use crate::daemon::probing::INSPECT_DEADLINE;
 use crate::host::roots::Roots;
+use crate::model::ceph::{Setting, Survey};
 use crate::model::job::{Job, Region, Run, Target, Task, WIRE_VERSION, What};
 use crate::model::outcome::{Done, Inspection, Outcome, Reply};
 use crate::model::path::DeclaredBacking;
@@ -76,6 +77,15 @@ impl Hand {
         match self.ask((&target, Task::Run(run)), deadline, on_event) {
             Ok(Reply::Ran(outcome)) | Err(outcome) => outcome,
             Ok(_) => foreign_reply(),
+        }
+    }
+
+    /// What a cluster tells without I/O.
+    pub(super) fn survey(&self, target: &Target) -> Result<(Survey, Vec<Setting>), Outcome> {
+        let task = Task::Survey { target: target.clone() };
+        match self.ask((target, task), GRACE, &mut |_| {})? {
+            Reply::Surveyed { survey, settings } => Ok((*survey, settings)),
+            _ => Err(foreign_reply()),
         }
     }
 

@@ -2,6 +2,7 @@
 
 mod check;
 mod clean;
+mod cluster;
 mod hand;
 mod import;
 mod peer;
@@ -75,6 +76,8 @@ enum ProbeCommand {
     Disk(probe::DiskArguments),
     /// Fill the way to a peer that runs `iperf3 -s` or loadline, over TCP
     Throughput(throughput::ThroughputArguments),
+    /// Have the OSDs of a Ceph cluster write one after another, or their pattern written on a directory
+    OsdBench(probe::OsdArguments),
     /// Answer throughput tests of other hosts, from loadline or iperf3, until interrupted
     Serve(peer::PeerArguments),
 }
@@ -173,6 +176,7 @@ pub fn main() -> u8 {
         Some(Command::Reference) => reference(&mut out),
         Some(Command::Probe(ProbeCommand::Disk(disk))) => probe::run(disk, &mut out),
         Some(Command::Probe(ProbeCommand::Throughput(link))) => throughput::run(link, &mut out),
+        Some(Command::Probe(ProbeCommand::OsdBench(osds))) => probe::bench_osds(osds, &mut out),
         Some(Command::Probe(ProbeCommand::Serve(peer))) => peer::run(peer, &mut out),
     };
     match result {

@@ -1,6 +1,8 @@
 //! `loadline probe disk`: one run by hand, through the same worker as the daemon's.
 
 mod arguments;
+mod osd;
+pub(super) mod osd_table;
 mod table;
 mod work;
 
@@ -21,6 +23,7 @@ use crate::probe::disk;
 use crate::probe::fio::json;
 pub(super) use arguments::DiskArguments;
 use arguments::Format;
+pub(super) use osd::{OsdArguments, run as bench_osds};
 use work::Work;
 
 pub(super) fn run(arguments: DiskArguments, out: &mut dyn Write) -> Result<(), Failure> {

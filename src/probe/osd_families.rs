@@ -39,7 +39,7 @@ static COMMIT: Desc = Desc::gauge(
 );
 
 /// Families of OSDs.
-pub static OSDS: &[&Desc] = &[&RATE, &DEVIATION, &SEPARATE_WAL, &CAPACITY, &COMMIT];
+pub(super) static OSDS: &[&Desc] = &[&RATE, &DEVIATION, &SEPARATE_WAL, &CAPACITY, &COMMIT];
 
 /// Labels are those of the probe and its target.
 pub(super) fn points([probe, target]: [&Label; 2], done: &Done, out: &mut Vec<Point>) {
