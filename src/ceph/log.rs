@@ -5,12 +5,16 @@ use serde_json::Value;
 use super::bench;
 use super::json::{osd_id, text_at};
 use crate::model::ceph::Bench;
+use crate::model::path::Media;
 
-/// A bench, and `osd.N` where that was said.
+/// A bench, and what was said of its OSD.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Logged {
     pub osd: Option<u32>,
     pub bench: Bench,
+    /// Where loadline wrote it down itself.
+    pub separate_wal: Option<bool>,
+    pub media: Option<Media>,
 }
 
 /// Every bench in `text`, in its order: `... osd.4 [INF] bench: wrote 1024 MB ...` a line, the answers
@@ -22,7 +26,8 @@ pub fn read(text: &str) -> Vec<Logged> {
 
 fn line(line: &str) -> Option<Logged> {
     let before = line.get(..line.find("bench: wrote")?)?;
-    Some(Logged { osd: named(before), bench: bench::sentence(line)? })
+    let (separate_wal, media) = (None, None);
+    Some(Logged { osd: named(before), bench: bench::sentence(line)?, separate_wal, media })
 }
 
 /// The last `osd.N` of a text.
@@ -59,7 +64,9 @@ fn collect(value: &Value, osd: Option<u32>, found: &mut Vec<Logged>) {
         .or(osd);
     let message = value.get("message").and_then(Value::as_str);
     if let Some(bench) = bench::parse(value).or_else(|| bench::sentence(message?)) {
-        return found.push(Logged { osd, bench });
+        let separate_wal = value.get("separate_wal").and_then(Value::as_bool);
+        let media = serde_json::from_value(value.get("media").cloned().unwrap_or_default()).ok();
+        return found.push(Logged { osd, bench, separate_wal, media });
     }
     match value {
         Value::Array(items) => items.iter().for_each(|item| collect(item, osd, found)),

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::command::{Client, Cut};
 use super::json::{list, number_at, osd_id, text_at};
+use crate::base::fault::{Fault, FaultKind};
 use crate::base::units::Frequency;
 use crate::model::ceph::{Osd, Setting, SettingValue};
 use crate::model::path::Media;
@@ -49,18 +50,19 @@ const OSDS_ASKED_MAX: usize = 16;
 pub fn ask(
     client: &Client<'_>,
     osds: &[Osd],
-    unknown: &mut Vec<String>,
+    unknown: &mut Vec<Fault>,
 ) -> Result<Vec<Setting>, Cut> {
     let mut of_each = Vec::new();
     let up: Vec<&Osd> = osds.iter().filter(|osd| osd.up).collect();
     if up.len() > OSDS_ASKED_MAX {
-        unknown.push(format!("options of {} OSDs more", up.len() - OSDS_ASKED_MAX));
+        let text = format!("options of {} more OSDs: not asked", up.len() - OSDS_ASKED_MAX);
+        unknown.push(Fault::new(FaultKind::Unsupported, text));
     }
     for osd in up.into_iter().take(OSDS_ASKED_MAX) {
         match client.ask(&["config", "show-with-defaults", &format!("osd.{}", osd.id)]) {
             Ok(shown) => of_each.push((osd.id, parse(&shown))),
             Err(Cut::Stopped) => return Err(Cut::Stopped),
-            Err(Cut::Failed(fault)) => unknown.push(fault.text),
+            Err(Cut::Failed(fault)) => unknown.push(fault),
         }
     }
     Ok(together(&of_each))

@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::command::{Client, Cut};
 use super::{health, metadata, settings, space, tree};
+use crate::base::fault::{Fault, FaultKind};
 use crate::model::ceph::{Health, OSDS_MAX, Osd, Survey};
 
 /// Lines of the cluster's log that are looked through.
@@ -32,10 +33,10 @@ pub fn take(client: &Client<'_>) -> Result<Survey, Cut> {
     let mut osds = tree::parse(&client.ask(&["osd", "tree"])?);
     let wanted = &client.cluster.osds;
     osds.retain(|id, _| wanted.is_empty() || wanted.contains(id));
-    let mut unknown: Vec<String> = wanted
+    let mut unknown: Vec<Fault> = wanted
         .iter()
         .filter(|id| !osds.contains_key(id))
-        .map(|id| format!("osd.{id}: the cluster has none"))
+        .map(|id| Fault::new(FaultKind::Missing, format!("osd.{id}: the cluster has none")))
         .collect();
     let osds_count = osds.len();
     while osds.len() > OSDS_MAX {
@@ -53,7 +54,7 @@ pub fn take(client: &Client<'_>) -> Result<Survey, Cut> {
         match client.ask(words) {
             Ok(answer) => add(&answer, &mut osds),
             Err(Cut::Stopped) => return Err(Cut::Stopped),
-            Err(Cut::Failed(fault)) => unknown.push(fault.text),
+            Err(Cut::Failed(fault)) => unknown.push(fault),
         }
     }
     Ok(Survey { health, osds: osds.into_values().collect(), osds_count, unknown })
@@ -64,7 +65,6 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
-    use crate::base::fault::FaultKind;
     use crate::model::ceph::Cluster;
 
     /// A cluster made of what a real one answered, as far as `refused` doesn't hold.
@@ -97,7 +97,7 @@ mod tests {
         let chosen = Cluster { osds: vec![1, 9], ..cluster };
         let found = survey(&chosen).unwrap();
         assert_eq!((found.osds.len(), found.osds[0].id), (1, 1));
-        assert_eq!(found.unknown, ["osd.9: the cluster has none"]);
+        assert_eq!(found.unknown[0].text, "osd.9: the cluster has none");
     }
 
     #[test]

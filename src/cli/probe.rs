@@ -2,7 +2,7 @@
 
 mod arguments;
 mod osd;
-pub(super) mod osd_table;
+pub(in crate::cli) mod osd_table;
 mod table;
 mod work;
 

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use super::path::Media;
+use crate::base::fault::Fault;
 use crate::base::units::{Bytes, Frequency, Rate, Seconds};
 
 /// Most OSDs of one run or survey: all that is known of them goes over the wire in one line.
@@ -141,7 +142,7 @@ pub struct Survey {
     /// All that there are, of the asked for.
     pub osds_count: usize,
     /// What couldn't be asked, and why.
-    pub unknown: Vec<String>,
+    pub unknown: Vec<Fault>,
 }
 
 /// One option of the OSDs, as it is in effect.

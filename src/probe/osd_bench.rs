@@ -151,7 +151,7 @@ fn bench_all(
     let bytes = run.legs.iter().map(|leg| leg.bytes_max).max().unwrap_or_default();
     let of = |osd| OsdResult { osd, bench: None };
     done.osds = survey.osds.into_iter().map(of).collect();
-    let chosen = choose(&done.osds, bytes, run)?;
+    let chosen = choose(&done.osds, bytes, run).map_err(|why| because(why, &survey.unknown))?;
     let count = chosen.len();
     for (index, (at, leg)) in chosen.into_iter().zip(&run.legs).enumerate() {
         if index > 0 {
@@ -192,11 +192,13 @@ fn choose(all: &[OsdResult], bytes: Bytes, run: &Run) -> Result<Vec<usize>, Halt
     let mut able: Vec<usize> = up.iter().copied().filter(has_room).collect();
     if able.is_empty() {
         let most = up.iter().filter_map(|at| all[*at].osd.available).max();
-        let text = match most {
-            Some(most) => format!("an OSD has at most {most} free, of {needed} needed"),
-            None => "room on the OSDs is unknown (`ceph osd df` tells it)".into(),
-        };
-        return Err(Halt::Skipped(Skip::Full, text));
+        return Err(match most {
+            Some(most) => {
+                let text = format!("an OSD has at most {most} free, of {needed} needed");
+                Halt::Skipped(Skip::Full, text)
+            }
+            None => Halt::Failed(Fault::new(FaultKind::Missing, "room on the OSDs is unknown")),
+        });
     }
     if able.len() > run.legs.len() {
         let from = (run.seed % able.len() as u64) as usize;
@@ -204,6 +206,16 @@ fn choose(all: &[OsdResult], bytes: Bytes, run: &Run) -> Result<Vec<usize>, Halt
         able.truncate(run.legs.len());
     }
     Ok(able)
+}
+
+/// What couldn't be asked is the reason of what isn't known.
+fn because(why: Halt, unknown: &[Fault]) -> Halt {
+    match (why, unknown.first()) {
+        (Halt::Failed(why), Some(cause)) => {
+            Halt::Failed(Fault::new(cause.kind, format!("{why}: {cause}")))
+        }
+        (why, _) => why,
+    }
 }
 
 fn bench_one(client: &Client<'_>, osd: u32, leg: &Profile) -> Result<Bench, Halt> {

@@ -127,7 +127,11 @@ fn an_osd_without_room_is_left_alone() {
     assert_eq!(chosen(&all), Ok(vec![0]));
     let Err(Halt::Skipped(skip, text)) = chosen(&all[1..]) else { panic!() };
     assert_eq!((skip, &*text), (Skip::Full, "an OSD has at most 31 MiB free, of 32 MiB needed"));
-    assert!(matches!(chosen(&[osd(0, true, None)]), Err(Halt::Skipped(Skip::Full, _))));
+    let Err(unknown) = chosen(&[osd(0, true, None)]) else { panic!() };
+    let denied = Fault::new(FaultKind::Denied, "ceph osd df: EACCES");
+    let Halt::Failed(fault) = because(unknown, &[denied]) else { panic!() };
+    assert_eq!(fault.kind, FaultKind::Denied);
+    assert_eq!(fault.text, "room on the OSDs is unknown: ceph osd df: EACCES");
     let Err(Halt::Failed(fault)) = chosen(&all[2..]) else { panic!() };
     assert_eq!(fault.text, "pool: no OSD of 1 is up");
     let many: Vec<_> = (0..10).map(|id| osd(id, true, Some(99))).collect();
