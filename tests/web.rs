@@ -51,7 +51,7 @@ impl Site {
     fn start(limits: Limits) -> Self {
         let clock = ManualClock::starting_at(1_700_000_000);
         let published = Arc::new(Published::new(Seconds(1.0)));
-        let listener = listen::bind("127.0.0.1:0").unwrap();
+        let listener = listen::bind("127.0.0.1:0", "--listen").unwrap();
         let address = listener.local_addr().unwrap();
         let router = routes::router(Arc::clone(&published), Arc::new(clock.clone()));
         let (stop, stopped) = oneshot::channel();

@@ -138,7 +138,7 @@ pub fn serve(options: Options, out: &mut dyn Write) -> Result<(), StartFault> {
     };
     let listeners = addresses
         .iter()
-        .map(|address| web::listen::bind(address))
+        .map(|address| web::listen::bind(address, "--listen"))
         .collect::<Result<Vec<_>, Fault>>()?;
     let runner: Arc<dyn Runner> = Arc::new(ProcessRunner::new(Arc::clone(&clock)));
     let host = host::facts(&options.roots);

@@ -1,16 +1,17 @@
 //! Peers that test with this host: who is admitted, and the turn that they share with its own probes.
 
-use std::net::{IpAddr, TcpListener};
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::base::fault::{Fault, FaultKind};
+use crate::base::fault::Fault;
 use crate::base::network::Network;
 use crate::config::settings::Settings;
 use crate::iperf::server::{Admit, Limits, Server};
 use crate::model::link::LinkIdentity;
 use crate::model::snapshot::HostFacts;
 use crate::schedule::turn::Turn;
+use crate::web;
 
 /// Admits listed peers, one at a time and only while no probe runs on this host.
 #[derive(Clone, Debug)]
@@ -37,12 +38,18 @@ impl Admit for Peers {
 }
 
 impl Peers {
-    /// Serves them at `address` until the server is dropped.
+    /// Serves them at `address` until the server is dropped; `option` is where another can be
+    /// chosen.
     ///
     /// # Errors
     /// Where the port is taken or the address isn't this host's, or where there is no thread left.
-    pub fn serve(self, address: &str, identity: Option<LinkIdentity>) -> Result<Server, Fault> {
-        Server::start(listen(address)?, Arc::new(self), Limits::default(), identity)
+    pub fn serve(
+        self,
+        (address, option): (&str, &str),
+        identity: Option<LinkIdentity>,
+    ) -> Result<Server, Fault> {
+        let listener = web::listen::bind(address, option)?;
+        Server::start(listener, Arc::new(self), Limits::default(), identity)
     }
 }
 
@@ -58,30 +65,15 @@ pub(super) fn start(
     let Some(peers) = &settings.peers else { return Ok(None) };
     let identity = LinkIdentity { boot_id: host.boot_id.clone(), list_digest: String::new() };
     let server = Peers { allow: peers.allow.clone(), turn_places };
-    let server = server.serve(&peers.listen, Some(identity))?;
+    let server = server.serve((&peers.listen, "`peers.listen`"), Some(identity))?;
     tracing::info!(listen = peers.listen, "peers may test the way to this host");
     Ok(Some(server))
 }
 
-/// Listens on `:5201` (all addresses of both families) or one address. Unlike the page's, these
-/// connections keep the kernel's own tuning of their buffers.
-fn listen(address: &str) -> Result<TcpListener, Fault> {
-    let places = match address.strip_prefix(':') {
-        Some(port) => vec![format!("[::]:{port}"), format!("0.0.0.0:{port}")],
-        None => vec![address.to_owned()],
-    };
-    let mut fault = Fault::new(FaultKind::Malformed, format!("{address}: no address"));
-    for place in places {
-        match TcpListener::bind(&place) {
-            Ok(listener) => return Ok(listener),
-            Err(error) => fault = Fault::os(address, &error),
-        }
-    }
-    Err(fault)
-}
-
 #[cfg(test)]
 mod tests {
+    use std::net::TcpListener;
+
     use super::*;
 
     #[test]
@@ -102,6 +94,16 @@ mod tests {
         let peers = Peers { allow, turn_places: Vec::new() };
         let knows = |address: &str| peers.knows(address.parse().unwrap());
         assert!(knows("10.0.0.7") && !knows("10.0.1.7") && !knows("::1"));
+    }
+
+    #[test]
+    fn a_taken_port_says_whose_it_is_and_where_to_choose_another() {
+        let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = taken.local_addr().unwrap().to_string();
+        let peers = Peers { allow: Vec::new(), turn_places: Vec::new() };
+        let fault = peers.serve((&address, "`peers.listen`"), None).err().unwrap();
+        assert!(fault.text.contains(&format!("pid {}", std::process::id())), "{fault}");
+        assert!(fault.text.ends_with("; choose another with `peers.listen`"), "{fault}");
     }
 
     #[test]

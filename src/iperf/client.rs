@@ -4,13 +4,14 @@ use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use super::control::{Broken, Control};
-use super::greet::{Greeted, greet, no_socket};
+use super::control::{Broken, Control, Term};
+use super::greet::{ASKED_TO_STOP, Greeted, greet, no_socket};
 use super::parameters::{self, block};
 use super::report::Report;
 use super::results;
 use super::stream::{Tuning, Untunable};
-use super::transfer::{Plan, Totals, Transfer};
+use super::totals::Totals;
+use super::transfer::{Plan, Transfer};
 use super::wire::{Cookie, RESULTS_BYTES_MAX, State, code};
 use crate::model::link::{
     LinkFault, LinkIdentity, LinkInterval, LinkMeasured, LinkProfile, LinkReason,
@@ -67,7 +68,7 @@ pub struct Order<'a> {
 pub fn run(order: &Order<'_>, watch: &mut dyn Watch) -> Result<LinkMeasured, LinkFault> {
     parameters::check(order.profile)
         .map_err(|(key, text)| LinkFault::new(LinkReason::Denied, format!("{key}: {text}")))?;
-    let Greeted { control, peer, cookie } = greet(order)?;
+    let Greeted { control, peer, cookie } = greet(order, &|| watch.stopped())?;
     let mut test = Test { control, peer, order, watch, cookie, over: false };
     let result = test.run();
     if result.is_err() && !test.over {
@@ -109,6 +110,10 @@ impl Test<'_> {
         LinkFault::new(reason, format!("{}: {text}", self.peer))
     }
 
+    fn unless_stopped(&self) -> Result<(), LinkFault> {
+        if self.watch.stopped() { Err(self.broken(Broken::Stopped, "")) } else { Ok(()) }
+    }
+
     fn open(&mut self) -> Result<(), LinkFault> {
         self.expect(State::ParamExchange, self.order.patience.first_byte)?;
         let json = parameters::write(self.order.profile, self.order.identity.as_ref());
@@ -121,6 +126,7 @@ impl Test<'_> {
         let tuning = self.tuning();
         let mut sockets = Vec::new();
         for _ in 0..self.plan().connections() {
+            self.unless_stopped()?;
             let socket = TcpStream::connect_timeout(&self.peer, self.order.patience.connect)
                 .map_err(|error| {
                     let late = error.kind() == io::ErrorKind::TimedOut;
@@ -178,9 +184,7 @@ impl Test<'_> {
             if let Some(interval) = transfer.tick() {
                 self.watch.interval(&interval);
             }
-            if self.watch.stopped() {
-                return Err(self.fault(LinkReason::Stopped, "asked to stop"));
-            }
+            self.unless_stopped()?;
             let left = end.saturating_sub(transfer.elapsed());
             if left.is_zero() || self.has_all_bytes(transfer) {
                 return Ok(());
@@ -214,7 +218,9 @@ impl Test<'_> {
         self.expect(State::ExchangeResults, patience)?;
         let json = own.report(self.order.identity.clone()).write();
         self.control.send_message(&json).map_err(|broken| self.broken(broken, "results"))?;
-        let answer = self.control.message(RESULTS_BYTES_MAX, patience);
+        let watch = &*self.watch;
+        let term = Term { patience, stopped: &|| watch.stopped() };
+        let answer = self.control.message(RESULTS_BYTES_MAX, term);
         let answer = answer.map_err(|broken| self.broken(broken, "results"))?;
         self.expect(State::DisplayResults, patience)?;
         self.over = true;
@@ -233,7 +239,8 @@ impl Test<'_> {
     }
 
     fn expect(&mut self, state: State, patience: Duration) -> Result<(), LinkFault> {
-        match self.control.state(patience) {
+        let watch = &*self.watch;
+        match self.control.state(Term { patience, stopped: &|| watch.stopped() }) {
             Ok(found) if found == state => Ok(()),
             other => Err(self.unexpected(state, other)),
         }
@@ -268,6 +275,7 @@ impl Test<'_> {
         let protocol = |text: String| self.fault(LinkReason::Protocol, format!("{phase}: {text}"));
         match broken {
             Broken::Late => self.fault(LinkReason::Timeout, format!("{phase}: no answer in time")),
+            Broken::Stopped => self.fault(LinkReason::Stopped, ASKED_TO_STOP),
             Broken::Closed | Broken::Reset => protocol("the peer closed the connection".into()),
             Broken::Unknown(byte) => {
                 protocol(format!("no iperf3 answers there (byte {byte:#04x})"))

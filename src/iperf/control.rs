@@ -17,10 +17,27 @@ const WRITE: Duration = Duration::from_secs(5);
 /// not noticed, and a firewall forgets the connection (esnet/iperf #753).
 const KEEPALIVE: (Duration, Duration, u32) = (Duration::from_secs(5), Duration::from_secs(2), 3);
 
+/// How often something that is awaited looks whether it should be given up.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// How long something is awaited, and what gives it up before.
+pub(super) struct Term<'a> {
+    pub patience: Duration,
+    pub stopped: &'a dyn Fn() -> bool,
+}
+
+impl From<Duration> for Term<'static> {
+    fn from(patience: Duration) -> Self {
+        Self { patience, stopped: &|| false }
+    }
+}
+
 /// Why nothing more comes from the peer.
 #[derive(Debug)]
 pub(super) enum Broken {
     Late,
+    /// This end was asked to stop.
+    Stopped,
     Closed,
     Reset,
     /// Another protocol, or none.
@@ -75,38 +92,37 @@ impl Control {
         self.write(&framed(json))
     }
 
-    /// The next state, at most `patience` from now.
-    pub(super) fn state(&mut self, patience: Duration) -> Result<State, Broken> {
-        let byte = self.await_some(patience, |inbox| Ok(inbox.byte()))?;
+    /// The next state.
+    pub(super) fn state<'a>(&mut self, term: impl Into<Term<'a>>) -> Result<State, Broken> {
+        let byte = self.await_some(&term.into(), |inbox| Ok(inbox.byte()))?;
         State::read(byte).ok_or(Broken::Unknown(byte))
     }
 
-    pub(super) fn message(&mut self, most: usize, patience: Duration) -> Result<Vec<u8>, Broken> {
-        self.await_some(patience, |inbox| inbox.message(most))
+    pub(super) fn message<'a>(
+        &mut self,
+        most: usize,
+        term: impl Into<Term<'a>>,
+    ) -> Result<Vec<u8>, Broken> {
+        self.await_some(&term.into(), |inbox| inbox.message(most))
     }
 
     /// A big-endian word behind SERVER_ERROR; older servers send one or none.
     pub(super) fn word(&mut self, patience: Duration) -> Option<i32> {
-        self.await_some(patience, |inbox| Ok(inbox.take::<4>())).ok().map(i32::from_be_bytes)
+        let word = self.await_some(&patience.into(), |inbox| Ok(inbox.take::<4>()));
+        word.ok().map(i32::from_be_bytes)
     }
 
     fn await_some<T>(
         &mut self,
-        patience: Duration,
+        term: &Term<'_>,
         mut take: impl FnMut(&mut Inbox) -> Result<Option<T>, TooLong>,
     ) -> Result<T, Broken> {
-        let deadline = monotonic() + patience;
+        let deadline = monotonic() + term.patience;
         loop {
             if let Some(found) = take(&mut self.inbox).map_err(Broken::TooLong)? {
                 return Ok(found);
             }
-            let left = deadline.saturating_sub(monotonic());
-            if left.is_zero() {
-                return Err(Broken::Late);
-            }
-            if !self.wait_for_more(left)? {
-                continue;
-            }
+            self.wait_until(deadline, term)?;
             let mut bytes = [0; 16 << 10];
             // Bytes that came before a reset are still to be read: `busy` comes so.
             match self.socket.read(&mut bytes) {
@@ -121,6 +137,26 @@ impl Control {
     /// Waits for anything to read, or an end; false when time is up.
     pub(super) fn wait(&self, patience: Duration) -> Result<bool, Broken> {
         if self.inbox.is_empty() { self.wait_for_more(patience) } else { Ok(true) }
+    }
+
+    /// Waits for anything to read, or an end, as long as `term` has it.
+    pub(super) fn wait_for_any(&self, term: &Term<'_>) -> Result<(), Broken> {
+        self.wait_until(monotonic() + term.patience, term)
+    }
+
+    fn wait_until(&self, deadline: Duration, term: &Term<'_>) -> Result<(), Broken> {
+        loop {
+            if (term.stopped)() {
+                return Err(Broken::Stopped);
+            }
+            let left = deadline.saturating_sub(monotonic());
+            if left.is_zero() {
+                return Err(Broken::Late);
+            }
+            if self.wait_for_more(left.min(LOOK))? {
+                return Ok(());
+            }
+        }
     }
 
     /// Nothing came but a reset; what came before one is still to be read.

@@ -5,11 +5,12 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use super::client::Order;
-use super::control::Control;
+use super::control::{Broken, Control, Term};
 use super::wire::{Cookie, Inbox};
 use crate::model::link::{LinkFault, LinkReason};
 
 const REOPENING: Duration = Duration::from_millis(300);
+pub(super) const ASKED_TO_STOP: &str = "asked to stop";
 
 /// A peer that has begun to answer the cookie.
 pub(super) struct Greeted {
@@ -28,11 +29,11 @@ enum Greeting {
 
 /// Twice where the peer is away: stock servers close their port for a moment between two tests, and
 /// whoever waits there is reset.
-pub(super) fn greet(order: &Order<'_>) -> Result<Greeted, LinkFault> {
-    let mut greeting = greet_once(order);
+pub(super) fn greet(order: &Order<'_>, stopped: &dyn Fn() -> bool) -> Result<Greeted, LinkFault> {
+    let mut greeting = greet_once(order, stopped);
     if matches!(greeting, Greeting::Away(_)) {
         std::thread::park_timeout(REOPENING);
-        greeting = greet_once(order);
+        greeting = greet_once(order, stopped);
     }
     match greeting {
         Greeting::Answered(greeted) => Ok(greeted),
@@ -40,8 +41,8 @@ pub(super) fn greet(order: &Order<'_>) -> Result<Greeted, LinkFault> {
     }
 }
 
-fn greet_once(order: &Order<'_>) -> Greeting {
-    let (socket, peer) = match connect(order) {
+fn greet_once(order: &Order<'_>, stopped: &dyn Fn() -> bool) -> Greeting {
+    let (socket, peer) = match connect(order, stopped) {
         Ok(connected) => connected,
         Err(fault) if fault.reason == LinkReason::Refused => return Greeting::Away(fault),
         Err(fault) => return Greeting::Failed(fault),
@@ -54,12 +55,13 @@ fn greet_once(order: &Order<'_>) -> Greeting {
     // The connection may be closed already, and still hold the word that says why.
     let _ = control.write(cookie.bytes());
     let fault = |reason, text: &str| LinkFault::new(reason, format!("{peer}: {text}"));
-    match control.wait(order.patience.first_byte) {
-        Ok(true) if control.is_reset() => Greeting::Away(fault(
+    match control.wait_for_any(&Term { patience: order.patience.first_byte, stopped }) {
+        Ok(()) if control.is_reset() => Greeting::Away(fault(
             LinkReason::Busy,
             "closed at once: busy with another test, or ending",
         )),
-        Ok(true) => Greeting::Answered(Greeted { control, peer, cookie }),
+        Ok(()) => Greeting::Answered(Greeted { control, peer, cookie }),
+        Err(Broken::Stopped) => Greeting::Failed(fault(LinkReason::Stopped, ASKED_TO_STOP)),
         _ => Greeting::Failed(fault(LinkReason::Timeout, "handshake: no answer in time")),
     }
 }
@@ -74,9 +76,16 @@ pub(super) fn no_socket(error: &io::Error) -> LinkFault {
     LinkFault::new(LinkReason::Refused, format!("no socket: {error}"))
 }
 
-fn connect(order: &Order<'_>) -> Result<(TcpStream, SocketAddr), LinkFault> {
+fn connect(
+    order: &Order<'_>,
+    stopped: &dyn Fn() -> bool,
+) -> Result<(TcpStream, SocketAddr), LinkFault> {
     let mut fault = LinkFault::new(LinkReason::Refused, "the peer's name has no address");
     for address in order.addresses {
+        if stopped() {
+            let text = format!("{address}: {ASKED_TO_STOP}");
+            return Err(LinkFault::new(LinkReason::Stopped, text));
+        }
         match TcpStream::connect_timeout(address, order.patience.connect) {
             Ok(socket) => return Ok((socket, *address)),
             Err(error) => {

@@ -40,7 +40,7 @@ pub(super) struct Tuning {
 /// A setting that this kernel doesn't give.
 #[derive(Debug)]
 pub(super) enum Untunable {
-    /// Both socket buffers, as they came out.
+    /// What each of both socket buffers can be.
     Window(u64),
     Congestion(io::Error),
     Other(io::Error),
@@ -54,12 +54,12 @@ impl Tuning {
             let bytes = window as usize;
             sockopt::set_socket_send_buffer_size(socket, bytes).map_err(other)?;
             sockopt::set_socket_recv_buffer_size(socket, bytes).map_err(other)?;
-            // Doubled where it is granted, cut at net.core.{w,r}mem_max where it isn't.
+            // Cut at net.core.{w,r}mem_max, and told doubled (socket(7)).
             let sends = sockopt::socket_send_buffer_size(socket).map_err(other)?;
             let receives = sockopt::socket_recv_buffer_size(socket).map_err(other)?;
-            let least = sends.min(receives);
-            if least < bytes {
-                return Err(Untunable::Window(least as u64));
+            let given = (sends.min(receives) / 2) as u64;
+            if given < window {
+                return Err(Untunable::Window(given));
             }
         }
         if self.nodelay {
@@ -165,6 +165,7 @@ pub(super) struct Stream {
     pub sends: bool,
     socket: Arc<TcpStream>,
     moved: Arc<Moved>,
+    gate: Arc<Gate>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -192,27 +193,31 @@ impl Stream {
         gate: &Arc<Gate>,
     ) -> io::Result<Self> {
         let (socket, moved) = (Arc::new(socket), Arc::<Moved>::default());
-        let (own, counts, gate) = (Arc::clone(&socket), Arc::clone(&moved), Arc::clone(gate));
+        let (own, counts, shut) = (Arc::clone(&socket), Arc::clone(&moved), Arc::clone(gate));
         let block = block.clamp(1, BLOCK_BYTES_MAX) as usize;
         let body = move || {
             if sends {
-                send_until_stopped(&own, &counts, &gate, block);
+                send_until_stopped(&own, &counts, &shut, block);
             } else {
-                receive_until_closed(&own, &counts, &gate, block);
+                receive_until_closed(&own, &counts, &shut, block);
             }
         };
         let thread = std::thread::Builder::new()
             .name(format!("stream-{id}"))
             .stack_size(STACK_BYTES)
             .spawn(body)?;
-        Ok(Self { id, sends, socket, moved, thread: Some(thread) })
+        Ok(Self { id, sends, socket, moved, gate: Arc::clone(gate), thread: Some(thread) })
+    }
+
+    /// Since the start.
+    pub(super) fn bytes(&self) -> Bytes {
+        Bytes(self.moved.bytes.load(Ordering::Acquire))
     }
 
     pub(super) fn sample(&self) -> Sample {
-        let bytes = Bytes(self.moved.bytes.load(Ordering::Acquire));
         let info =
             if self.sends { Info::of(&*self.socket).unwrap_or_default() } else { Info::default() };
-        Sample { bytes, info }
+        Sample { bytes: self.bytes(), info }
     }
 
     /// Why it ended, where it did.
@@ -249,6 +254,8 @@ impl Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
+        // A sender that has used its bound up waits for the gate alone.
+        self.gate.stop();
         let _ = self.socket.shutdown(Shutdown::Both);
         self.join();
     }
@@ -345,6 +352,19 @@ mod tests {
         stream.no_more();
         stream.join();
         assert_eq!(stream.sample().bytes, Bytes(10_000));
+    }
+
+    #[test]
+    fn a_window_is_given_whole_or_not_at_all() {
+        let (near, _far) = pair();
+        let apply = |bytes| Tuning { window: Some(bytes), ..Tuning::default() }.apply(&near);
+        let Err(Untunable::Window(most)) = apply(1 << 30) else {
+            return println!("skipped: this kernel gives any window");
+        };
+        assert!(apply(most).is_ok(), "{most}");
+        for more in [most + 1, most * 3 / 2, most * 2] {
+            assert!(matches!(apply(more), Err(Untunable::Window(n)) if n == most), "{more}");
+        }
     }
 
     #[test]

@@ -24,12 +24,12 @@ const SEND_BUFFER_BYTES: usize = 256 << 10;
 const REQUEST_BYTES_MAX: usize = 32 << 10;
 
 /// Listens on `address`: `:9847` (all addresses of both families), `127.0.0.1:9847`,
-/// `[::1]:9847` or `name:9847`.
+/// `[::1]:9847` or `name:9847`. `option` is where another can be chosen.
 ///
 /// # Errors
 /// Malformed where it isn't an address, Refused where the port is taken (the text names the
 /// process, where it can be seen), else by errno.
-pub fn bind(address: &str) -> Result<TcpListener, Fault> {
+pub fn bind(address: &str, option: &str) -> Result<TcpListener, Fault> {
     let places = resolve(address)?;
     let mut last = None;
     for place in places {
@@ -37,7 +37,7 @@ pub fn bind(address: &str) -> Result<TcpListener, Fault> {
             Ok(listener) => return Ok(listener),
             // No such family or address on this host: the next may do.
             Err(error @ (Errno::AFNOSUPPORT | Errno::ADDRNOTAVAIL)) => last = Some(error),
-            Err(Errno::ADDRINUSE) => return Err(in_use(place.port())),
+            Err(Errno::ADDRINUSE) => return Err(in_use(place.port(), option)),
             Err(error) => return Err(Fault::os(address, &error.into())),
         }
     }
@@ -71,8 +71,6 @@ fn listen(place: SocketAddr) -> Result<TcpListener, Errno> {
     let socket = net::socket_with(family, SocketType::STREAM, flags, None)?;
     // A restart must not wait for the old connections' TIME_WAIT.
     sockopt::set_socket_reuseaddr(&socket, true)?;
-    // Accepted connections inherit it.
-    sockopt::set_socket_send_buffer_size(&socket, SEND_BUFFER_BYTES)?;
     if place.is_ipv6() {
         // `::` takes both families, whatever net.ipv6.bindv6only says.
         sockopt::set_ipv6_v6only(&socket, !place.ip().is_unspecified())?;
@@ -82,7 +80,7 @@ fn listen(place: SocketAddr) -> Result<TcpListener, Errno> {
     Ok(TcpListener::from(socket))
 }
 
-fn in_use(port: u16) -> Fault {
+fn in_use(port: u16, option: &str) -> Fault {
     let who = match owner::of(&Roots::default(), port) {
         Some(Owner { pid, name }) if name == env!("CARGO_PKG_NAME") => {
             format!("another loadline? pid {pid}")
@@ -90,7 +88,7 @@ fn in_use(port: u16) -> Fault {
         Some(Owner { pid, name }) => format!("by {name}, pid {pid}"),
         None => "another loadline?".to_owned(),
     };
-    let text = format!("port {port} is in use ({who}); choose another with --listen");
+    let text = format!("port {port} is in use ({who}); choose another with {option}");
     Fault::new(FaultKind::Refused, text)
 }
 
@@ -133,6 +131,8 @@ fn server(
     control: &Control,
     limits: Limits,
 ) -> io::Result<Server<SocketAddr, Seats>> {
+    // Accepted connections inherit it.
+    sockopt::set_socket_send_buffer_size(&listener, SEND_BUFFER_BYTES)?;
     let mut server = axum_server::from_tcp(listener)?
         .handle(Handle::with_control(control.clone()))
         .acceptor(seats.clone())
@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     fn a_bare_port_listens_on_all_addresses() {
-        let listener = bind(":0").unwrap();
+        let listener = bind(":0", "--listen").unwrap();
         let port = listener.local_addr().unwrap().port();
         assert!(listener.local_addr().unwrap().ip().is_unspecified());
         assert!(TcpStream::connect(("127.0.0.1", port)).is_ok());
@@ -162,27 +162,35 @@ mod tests {
 
     #[test]
     fn an_address_listens_there_only() {
-        let listener = bind("127.0.0.1:0").unwrap();
+        let listener = bind("127.0.0.1:0", "--listen").unwrap();
         assert_eq!(listener.local_addr().unwrap().ip(), Ipv4Addr::LOCALHOST);
-        let listener = bind("localhost:0").unwrap();
+        let listener = bind("localhost:0", "--listen").unwrap();
         assert!(listener.local_addr().unwrap().ip().is_loopback());
     }
 
     #[test]
+    fn the_kernel_tunes_the_buffers_of_what_is_no_page() {
+        let listener = bind("127.0.0.1:0", "--listen").unwrap();
+        let plain = TcpListener::bind("127.0.0.1:0").unwrap();
+        let size = |listener| sockopt::socket_send_buffer_size(listener).unwrap();
+        assert_eq!(size(&listener), size(&plain));
+    }
+
+    #[test]
     fn a_taken_port_names_its_owner() {
-        let first = bind("127.0.0.1:0").unwrap();
+        let first = bind("127.0.0.1:0", "--listen").unwrap();
         let port = first.local_addr().unwrap().port();
-        let fault = bind(&format!("127.0.0.1:{port}")).unwrap_err();
+        let fault = bind(&format!("127.0.0.1:{port}"), "`peers.listen`").unwrap_err();
         assert_eq!(fault.kind, FaultKind::Refused);
         assert!(fault.text.starts_with(&format!("port {port} is in use (")), "{fault}");
         assert!(fault.text.contains(&format!("pid {}", std::process::id())), "{fault}");
-        assert!(fault.text.ends_with("; choose another with --listen"), "{fault}");
+        assert!(fault.text.ends_with("; choose another with `peers.listen`"), "{fault}");
     }
 
     #[test]
     fn what_is_no_address_is_refused_with_examples() {
         for bad in ["", ":", ":http", "9847", "127.0.0.1", "127.0.0.1:99999", "::1:", ":-1"] {
-            let fault = bind(bad).unwrap_err();
+            let fault = bind(bad, "--listen").unwrap_err();
             assert_eq!(fault.kind, FaultKind::Malformed, "{bad}: {fault}");
             assert!(fault.text.contains("127.0.0.1:9847"), "{fault}");
         }
@@ -190,7 +198,7 @@ mod tests {
 
     #[test]
     fn an_address_of_another_host_is_a_fault_that_names_it() {
-        let fault = bind("192.0.2.1:9847").unwrap_err();
+        let fault = bind("192.0.2.1:9847", "--listen").unwrap_err();
         assert!(fault.text.starts_with("192.0.2.1:9847: "), "{fault}");
     }
 }
