@@ -16,7 +16,7 @@ use crate::cli::{EXIT_FAULT, EXIT_USAGE, Failure};
 use crate::daemon::targets::target_of;
 use crate::host::roots::Roots;
 use crate::model::ceph::OSDS_MAX;
-use crate::model::job::{Backing, Profile, Region, Run, Target};
+use crate::model::job::{Profile, Region, Run, Target};
 use crate::model::outcome::{Done, Outcome};
 use crate::probe::{disk, osd_bench, osd_like};
 
@@ -162,10 +162,7 @@ fn on_directory(
     let target = target_of(&hand::target_by_hand(&path, Default::default())?);
     let hand = Hand::until_interrupted(Roots::default())?;
     let inspection = hand.inspect(&target).map_err(super::failure)?;
-    if inspection.backing == Backing::Memory {
-        let text = format!("{} is memory, not a disk: choose another --target", target.name);
-        return Err(Failure { code: EXIT_FAULT, text });
-    }
+    hand::is_disk(&target.name, &inspection).map_err(|text| Failure { code: EXIT_FAULT, text })?;
     let progress = Progress::new(std::io::stderr().is_terminal(), std::slice::from_ref(&leg));
     let turn = hand::wait_for_turn(&hand::state_directory(), &hand.stop)?;
     let run = Run {
