@@ -1,7 +1,6 @@
 //! The cluster of all tests: started by the first that wants it, ended with the last.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -95,12 +94,11 @@ fn disk_dir_base() -> PathBuf {
 
 impl Drop for Cluster {
     fn drop(&mut self) {
-        let pids = Command::new("sh").arg("-c").arg("cat run/*.pid").current_dir(self.dir.path());
-        let pids = { pids }.output().map(|out| String::from_utf8_lossy(&out.stdout).into_owned());
-        let pids: Vec<Pid> = pids
-            .unwrap_or_default()
-            .split_whitespace()
-            .filter_map(|pid| Pid::from_raw(pid.parse().ok()?))
+        let files = std::fs::read_dir(self.path("run")).into_iter().flatten().flatten();
+        let pids: Vec<Pid> = files
+            .filter(|file| file.path().extension().is_some_and(|end| end == "pid"))
+            .filter_map(|file| std::fs::read_to_string(file.path()).ok()?.trim().parse().ok())
+            .filter_map(Pid::from_raw)
             .collect();
         for pid in &pids {
             let _ = kill_process(*pid, Signal::KILL);
