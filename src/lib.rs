@@ -1,6 +1,7 @@
 #![doc = include_str!("../ARCHITECTURE.md")]
 
 pub mod base;
+pub mod ceph;
 pub mod cli;
 pub mod config;
 pub mod daemon;

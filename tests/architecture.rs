@@ -10,7 +10,7 @@ const FLOORS: &[&[&str]] = &[
     &["base"],
     &["model"],
     &["config", "host"],
-    &["workload", "iperf"],
+    &["workload", "iperf", "ceph"],
     &["sample", "probe", "schedule"],
     &["judge", "worker"],
     &["publish"],

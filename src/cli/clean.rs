@@ -16,7 +16,7 @@ pub(super) fn run(arguments: CommonArguments, out: &mut dyn Write) -> Result<(),
     let hand = Hand::new(options.roots);
     let turn = hand::wait_for_turn(&options.state, &hand.stop)?;
     let mut failed = None;
-    for settings in &plan.targets {
+    for settings in plan.targets.iter().filter(|target| target.ceph.is_none()) {
         let path = settings.path.display();
         let target = target_of(settings);
         // Nothing is ever kept on a device, which may not even be ours to open.

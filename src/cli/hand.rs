@@ -16,6 +16,7 @@ use crate::config::settings::TargetSettings;
 use crate::daemon;
 use crate::daemon::probing::INSPECT_DEADLINE;
 use crate::host::roots::Roots;
+use crate::model::ceph::{Setting, Survey};
 use crate::model::job::{Backing, Job, Region, Run, Target, Task, WIRE_VERSION, What};
 use crate::model::outcome::{Done, Inspection, Outcome, Reply};
 use crate::model::path::DeclaredBacking;
@@ -69,13 +70,22 @@ impl Hand {
         let legs: f64 = run.legs.iter().map(|leg| leg.runtime.0 + leg.ramp.0).sum();
         let laid_out = match run.region {
             Region::Unnamed(bytes) => bytes,
-            Region::Ballast(_) | Region::WholeDevice => Bytes(0),
+            Region::Ballast(_) | Region::WholeDevice | Region::Objects => Bytes(0),
         };
         let deadline = Seconds(legs).duration() + layout_time(laid_out) + GRACE;
         let target = run.target.clone();
         match self.ask((&target, Task::Run(run)), deadline, on_event) {
             Ok(Reply::Ran(outcome)) | Err(outcome) => outcome,
             Ok(_) => foreign_reply(),
+        }
+    }
+
+    /// What a cluster tells without I/O.
+    pub(super) fn survey(&self, target: &Target) -> Result<(Survey, Vec<Setting>), Outcome> {
+        let task = Task::Survey { target: target.clone() };
+        match self.ask((target, task), GRACE, &mut |_| {})? {
+            Reply::Surveyed { survey, settings } => Ok((*survey, settings)),
+            _ => Err(foreign_reply()),
         }
     }
 
@@ -182,6 +192,7 @@ pub(super) fn target_by_hand(
         shared: None,
         shared_hosts: Vec::new(),
         is_default: false,
+        ceph: None,
     })
 }
 

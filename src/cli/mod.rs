@@ -2,6 +2,7 @@
 
 mod check;
 mod clean;
+mod cluster;
 mod hand;
 mod import;
 mod peer;
@@ -79,6 +80,8 @@ enum ProbeCommand {
     Oltp(probe::oltp::OltpArguments),
     /// Fill the way to a peer that runs `iperf3 -s` or loadline, over TCP
     Throughput(throughput::ThroughputArguments),
+    /// Have the OSDs of a Ceph cluster write one after another, or their pattern written on a directory
+    OsdBench(probe::OsdArguments),
     /// Answer throughput tests of other hosts, from loadline or iperf3, until interrupted
     Serve(peer::PeerArguments),
 }
@@ -178,6 +181,7 @@ pub fn main() -> u8 {
         Some(Command::Probe(ProbeCommand::Disk(disk))) => probe::run(disk, &mut out),
         Some(Command::Probe(ProbeCommand::Oltp(oltp))) => probe::oltp::run(oltp, &mut out),
         Some(Command::Probe(ProbeCommand::Throughput(link))) => throughput::run(link, &mut out),
+        Some(Command::Probe(ProbeCommand::OsdBench(osds))) => probe::bench_osds(osds, &mut out),
         Some(Command::Probe(ProbeCommand::Serve(peer))) => peer::run(peer, &mut out),
     };
     match result {

@@ -2,6 +2,8 @@
 
 mod arguments;
 pub(super) mod oltp;
+mod osd;
+pub(in crate::cli) mod osd_table;
 mod table;
 mod work;
 
@@ -22,6 +24,7 @@ use crate::probe::disk;
 use crate::probe::fio::json;
 pub(super) use arguments::DiskArguments;
 use arguments::Format;
+pub(super) use osd::{OsdArguments, run as bench_osds};
 use work::Work;
 
 pub(super) fn run(arguments: DiskArguments, out: &mut dyn Write) -> Result<(), Failure> {
@@ -57,6 +60,7 @@ fn run_of(work: Work, target: Target, inspection: Inspection) -> Run {
         region: match target.place {
             Place::Directory(_) => Region::Unnamed(work.size),
             Place::Device(_) => Region::WholeDevice,
+            Place::Cluster(_) => Region::Objects,
         },
         target,
         legs: work.legs,

@@ -57,6 +57,11 @@ impl Progress {
             }
             What::Progress(progress) => self.bar.set_message(self.line(progress)),
             What::Flush { seconds } => self.bar.set_message(format!("flushed in {seconds}")),
+            What::Benched { index, count, result } => {
+                let rate = result.bench.map_or(String::new(), |bench| bench.rate.to_string());
+                let text = format!("{}/{count} osd.{}: {rate}", index + 1, result.osd.id);
+                self.bar.set_message(text);
+            }
             What::Confined { .. }
             | What::Leg { .. }
             | What::Step { .. }

@@ -1,6 +1,7 @@
 //! `loadline report`: which limit bound each run, how near it is, what to change. The runs are made
 //! now, or were made before.
 
+mod ceph;
 mod course;
 mod live;
 mod machine;
@@ -16,7 +17,8 @@ use anyhow::Context;
 use clap::{Args, ValueEnum};
 use comfy_table::Table;
 
-use super::import::{self, file, fio, iperf3};
+use super::cluster::ClusterArguments;
+use super::import::{self, file, fio, iperf3, osd};
 use super::{EXIT_FAULT, Failure};
 use crate::base::fault::Fault;
 use crate::config::complaint::Complaint;
@@ -36,7 +38,9 @@ Examples:
   loadline report --from measurements.yml
   loadline report --fio a.json --iperf3 b.json --backing link=1Gbit,media=hdd,devices=3
   loadline report --from measurements.yml --format json > judged.json
-  loadline report --from judged.json";
+  loadline report --from judged.json
+  loadline report --from cluster.log --backing media=hdd,bandwidth=100MB/s,wal=same
+  loadline report --ceph                           a cluster's OSDs, and their options in effect";
 
 #[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
 enum Format {
@@ -58,6 +62,11 @@ pub(super) struct ReportArguments {
     /// The way to peers, like link=10Gbit,mtu=9000; replaces what a file declares
     #[arg(long, value_name = "KEYS")]
     path: Option<String>,
+    /// The OSDs of a Ceph cluster and the options that decide what clients get: nothing is measured
+    #[arg(long, conflicts_with_all = MEASURING, conflicts_with_all = SAVED)]
+    ceph: bool,
+    #[command(flatten)]
+    cluster: ClusterArguments,
     /// How to print it
     #[arg(long, value_enum, default_value = "table")]
     format: Format,
@@ -67,10 +76,13 @@ pub(super) struct ReportArguments {
 const MEASURING: [&str; 8] =
     ["target", "peer", "quick", "full", "runtime", "size", "yes", "config"];
 
+const SAVED: [&str; 3] = ["from", "fio", "iperf3"];
+
 /// Results that are there already.
 #[derive(Debug, Args)]
 struct Saved {
-    /// Measurements in YAML or JSON, by hand or from --format json; `-` reads standard input
+    /// Measurements in YAML or JSON, by hand or from --format json, or a log of `ceph tell osd.N bench`;
+    /// `-` reads standard input
     #[arg(long, value_name = "FILE", conflicts_with_all = MEASURING)]
     from: Option<PathBuf>,
     /// fio's --output-format=json; repeatable
@@ -106,6 +118,10 @@ struct Declared {
 }
 
 pub(super) fn run(arguments: ReportArguments, out: &mut dyn Write) -> Result<(), Failure> {
+    if arguments.ceph {
+        let text = ceph::report(&arguments.cluster, arguments.format)?;
+        return Ok(out.write_all(text.as_bytes()).context("standard output")?);
+    }
     let declared = Declared {
         backing: section("backing", arguments.backing.as_deref(), declared::backing)?,
         path: section("path", arguments.path.as_deref(), declared::path)?,
@@ -166,11 +182,15 @@ fn gather(saved: &Saved, declared: Declared) -> Result<Gathered, Failure> {
     let (mut backing, mut path) = (declared.backing, declared.path);
     if let Some(from) = &saved.from {
         let bytes = import::read(from).map_err(failure)?;
-        let given = file::Declared { backing: backing.take(), path: path.take() };
-        let measurements = file::parse(from, &bytes, given)?;
         names.push(show(from));
-        gathered.runs = measurements.runs;
-        (backing, path) = (Some(measurements.backing), Some(measurements.path));
+        let (under, way) = (backing.clone().unwrap_or_default(), path.clone().unwrap_or_default());
+        gathered.runs = osd::parse(&bytes, &under, &way);
+        if gathered.runs.is_empty() {
+            let given = file::Declared { backing: backing.take(), path: path.take() };
+            let measurements = file::parse(from, &bytes, given)?;
+            gathered.runs = measurements.runs;
+            (backing, path) = (Some(measurements.backing), Some(measurements.path));
+        }
     }
     let (backing, path) = (backing.unwrap_or_default(), path.unwrap_or_default());
     for from in &saved.fio {

@@ -1,6 +1,7 @@
 //! Floor 2: what was typed, with its place; and the core settings. Kinds read their own options.
 
 mod allowed;
+pub mod cluster;
 pub mod complaint;
 pub mod declared;
 pub mod document;

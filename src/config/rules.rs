@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
 
-use super::allowed::{BALLAST, BUDGET, DEVICES, INTERVAL, RESERVE, SHARE, TICK, at_most};
+use super::allowed::{BALLAST, BUDGET, DEVICES, INTERVAL, RESERVE, SHARE, TICK, at_most, named};
+use super::cluster::cluster;
 use super::complaint::{Complaint, hint};
 use super::declared;
 use super::document::{Document, Section};
@@ -26,7 +27,6 @@ const TARGETS_MAX: usize = 32;
 const PROBES_MAX: usize = 64;
 const ADDRESSES_MAX: usize = 16;
 const SPANS_MAX: usize = 32;
-const NAME_CHARS_MAX: usize = 64;
 
 impl Settings {
     /// Reads and checks the core keys. `kinds` are the probe kinds there are; each probe may have
@@ -174,7 +174,8 @@ fn targets(
         if targets.iter().any(|other| other.name == target.name) {
             return Err(item.refuse_value("name", "another target has this name"));
         }
-        if let Some(other) = targets.iter().find(|other| other.path == target.path) {
+        let same = |other: &&TargetSettings| other.path == target.path && other.ceph.is_none();
+        if let Some(other) = targets.iter().find(same).filter(|_| target.ceph.is_none()) {
             let text = format!("target `{}` has this path: they would share a file", other.name);
             return Err(item.refuse_value("path", text));
         }
@@ -204,7 +205,10 @@ fn target(item: Section<'_>, backing: &DeclaredBacking) -> Result<TargetSettings
         shared_hosts: Vec<String>,
     }
 
-    let (item, _) = named(item, "target")?;
+    let (item, name) = named(item, "target")?;
+    if let Some(section) = item.get("ceph") {
+        return cluster(&item, &section, name);
+    }
     let keys: Keys = item.read()?;
     check_path(&item, &keys.path)?;
     if keys.shared.is_none() && !keys.shared_hosts.is_empty() {
@@ -232,6 +236,7 @@ fn target(item: Section<'_>, backing: &DeclaredBacking) -> Result<TargetSettings
         shared: keys.shared,
         shared_hosts: keys.shared_hosts,
         is_default: false,
+        ceph: None,
     })
 }
 
@@ -380,20 +385,4 @@ fn guard(root: &Section<'_>) -> Result<GuardSettings, Complaint> {
         reserve_share: SHARE.check(&section, "reserve_share", share)?.0,
         reserve: RESERVE.check(&section, "reserve", reserve)?,
     })
-}
-
-/// The item's name, checked, and the item titled by it.
-fn named<'a>(item: Section<'a>, what: &str) -> Result<(Section<'a>, String), Complaint> {
-    let item = item.titled(format!("this {what}"));
-    item.keys()?;
-    let Some(section) = item.get("name") else {
-        return Err(item.refuse(format!("this {what} has no `name`")));
-    };
-    let name: String = section.read()?;
-    let in_label = |c: char| c.is_ascii_alphanumeric() || "_.-".contains(c);
-    if name.is_empty() || name.len() > NAME_CHARS_MAX || !name.chars().all(in_label) {
-        let text = format!("`{name}` is not a name (1 to {NAME_CHARS_MAX} of A-Z a-z 0-9 _ . -)");
-        return Err(item.refuse_value("name", text));
-    }
-    Ok((item.titled(format!("{what} `{name}`")), name))
 }

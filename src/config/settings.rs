@@ -7,6 +7,7 @@ use serde::Deserialize;
 
 use crate::base::network::Network;
 use crate::base::units::{Bytes, Rate, Seconds};
+use crate::model::ceph::Cluster;
 use crate::model::job::EngineKind;
 pub use crate::model::path::Media;
 use crate::model::path::{DeclaredBacking, DeclaredPath};
@@ -89,6 +90,8 @@ pub struct TargetSettings {
     pub shared_hosts: Vec<String>,
     /// True for the one that nobody configured.
     pub is_default: bool,
+    /// OSDs of this cluster, in place of a directory; `path` is its configuration then.
+    pub ceph: Option<Cluster>,
 }
 
 /// One probe as configured; `options` under the kind's own name are the kind's to read.
@@ -173,6 +176,8 @@ impl Default for GuardSettings {
 pub const DEFAULT_TARGET: &str = "root";
 /// Budget of a target where none is set: 2 GiB a day.
 pub const BUDGET_DEFAULT: Bytes = Bytes(2 << 30);
+/// The same for all OSDs of a cluster together.
+pub const BUDGET_OF_CLUSTER: Bytes = Bytes(16 << 30);
 
 impl Default for Settings {
     fn default() -> Self {

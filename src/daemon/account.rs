@@ -10,6 +10,7 @@ use crate::base::fault::{Fault, FaultKind};
 use crate::base::legs::Saturation;
 use crate::base::stats::Histogram;
 use crate::base::units::{Bytes, Rate, Seconds};
+use crate::model::ceph::OsdResult;
 use crate::model::job::Profile;
 use crate::model::outcome::{
     Cost, DURATION_BOUNDS, Done, Inspection, Measured, Outcome, Skip, per_second,
@@ -150,6 +151,7 @@ fn remember(history: &mut Vec<HistoryEntry>, entry: HistoryEntry) {
 /// One line for log and page.
 pub fn headline(outcome: &Outcome) -> String {
     match outcome {
+        Outcome::Done(done) if !done.osds.is_empty() => osds_line(&done.osds),
         Outcome::Done(done) => {
             let legs: Vec<_> = done.legs.iter().map(leg_line).collect();
             format!("{}{}", legs.join("; "), deeper(done))
@@ -183,6 +185,20 @@ fn deeper(done: &Done) -> String {
         Saturation::Between => "",
     }
     .to_owned()
+}
+
+/// `12 OSDs, 88.1 MB/s to 131 MB/s, slowest osd.3`
+fn osds_line(osds: &[OsdResult]) -> String {
+    let rate = |result: &OsdResult| Some((result.bench?.rate, result.osd.id));
+    let mut rates: Vec<(Rate, u32)> = osds.iter().filter_map(rate).collect();
+    rates.sort_by(|a, b| a.0.0.total_cmp(&b.0.0));
+    match (rates.first(), rates.last()) {
+        (Some((low, id)), Some((high, _))) if rates.len() > 1 => {
+            format!("{} OSDs, {low} to {high}, slowest osd.{id}", rates.len())
+        }
+        (Some((rate, id)), _) => format!("osd.{id} {rate}"),
+        _ => "no OSD had a bench".into(),
+    }
 }
 
 fn leg_line(leg: &Measured) -> String {
@@ -242,6 +258,8 @@ pub fn show_target(
     remaining: Option<Bytes>,
 ) {
     if let Some(view) = board.lock().targets.get_mut(target) {
+        // A cluster isn't asked for it.
+        let inspection = inspection.filter(|inspection| inspection.size.0 > 0);
         view.size = inspection.map(|i| i.size);
         view.available = inspection.map(|i| i.available);
         view.budget_remaining = remaining.or(view.budget_remaining);

@@ -59,7 +59,10 @@ impl Plan {
             targets.push(TargetSettings { backing, ..default_target(state) });
         }
         let probes = match &settings.probes {
-            None => (0..targets.len()).flat_map(|t| default_probes(t, &targets[t])).collect(),
+            None => {
+                let on_disks = (0..targets.len()).filter(|t| targets[*t].ceph.is_none());
+                on_disks.flat_map(|t| default_probes(t, &targets[t])).collect()
+            }
             Some(typed) => {
                 let entries = match document.root().get("probes") {
                     Some(list) => list.items()?,
@@ -122,6 +125,7 @@ fn default_target(state: &Path) -> TargetSettings {
         shared: None,
         shared_hosts: Vec::new(),
         is_default: true,
+        ceph: None,
     }
 }
 
@@ -152,6 +156,20 @@ fn allowed(shape: Shape, settings: &TargetSettings) -> Option<Shape> {
     if raw || settings.writes == Some(false) { shape.read_only() } else { Some(shape) }
 }
 
+/// OSDs are benched by one kind, which does nothing else.
+fn on_its_ground(kind: &Kind, target: &TargetSettings) -> Result<(), String> {
+    let (name, asks) = (&target.name, kind.name == probe::osd_bench::KIND.name);
+    match (asks, target.ceph.is_some()) {
+        (true, false) => Err(format!(
+            "`osd_bench` asks a cluster: give target `{name}` a `ceph` section, or use `osd_like`"
+        )),
+        (false, true) => {
+            Err(format!("target `{name}` is a Ceph cluster: only kind `osd_bench` works on one"))
+        }
+        _ => Ok(()),
+    }
+}
+
 fn configured(
     typed: &ProbeSettings,
     targets: &[TargetSettings],
@@ -166,6 +184,7 @@ fn configured(
         .iter()
         .position(|target| target.name == typed.target)
         .ok_or_else(|| entry.refuse(format!("no target `{}`", typed.target)))?;
+    on_its_ground(kind, &targets[target]).map_err(|text| entry.refuse(text))?;
     let options = entry.get(kind.name);
     let shape = (kind.read)(options.as_ref())?;
     if let Some(shared) = targets[target].shared.as_ref().filter(|_| !shape.exempt_from_gate)

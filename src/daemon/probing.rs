@@ -258,6 +258,7 @@ impl Probing {
         let region = match target.place {
             Place::Directory(_) => Region::Ballast(size),
             Place::Device(_) => Region::WholeDevice,
+            Place::Cluster(_) => Region::Objects,
         };
         Ok(Run {
             kind: probe.kind.name.into(),

@@ -10,6 +10,7 @@ use crate::base::clock::Moment;
 use crate::base::fault::{Fault, FaultKind};
 use crate::base::units::{Bytes, MIB};
 use crate::config::settings::{GuardSettings, TargetSettings};
+use crate::model::ceph::Cluster;
 use crate::model::job::{Backing, Place, Target};
 use crate::model::outcome::{Inspection, Outcome, Skip};
 use crate::model::snapshot::ProbeState;
@@ -241,7 +242,7 @@ fn show_hung(board: &Board, target: usize, since: Option<Moment>) {
 }
 
 /// Size of the ballast file a target gets: the one that is there, the one configured, or
-/// min(512 MiB, 1 % of free space). A raw device has none.
+/// min(512 MiB, 1 % of free space). A raw device has none, nor has a cluster.
 ///
 /// # Errors
 /// `Full` where that is under 64 MiB.
@@ -249,7 +250,7 @@ pub fn ballast_size(
     settings: &TargetSettings,
     inspection: &Inspection,
 ) -> Result<Bytes, (Skip, String)> {
-    if matches!(target_of(settings).place, Place::Device(_)) {
+    if !matches!(target_of(settings).place, Place::Directory(_)) {
         return Ok(Bytes(0));
     }
     if let Some(size) = settings.ballast {
@@ -286,6 +287,12 @@ const NOT_DEVICES: [&str; 3] = ["/dev/shm", "/dev/hugepages", "/dev/mqueue"];
 
 /// A target as the worker knows it: by its path, what lies under /dev is a device, else a directory.
 pub fn target_of(settings: &TargetSettings) -> Target {
+    if let Some(cluster) = &settings.ceph {
+        // Workers have no environment of their own.
+        let search_path = std::env::var("PATH").ok();
+        let place = Place::Cluster(Box::new(Cluster { search_path, ..cluster.clone() }));
+        return Target { name: settings.name.clone(), place };
+    }
     let path = settings.path.clone();
     let raw = path.starts_with("/dev") && !NOT_DEVICES.iter().any(|dir| path.starts_with(dir));
     let place = if raw { Place::Device(path) } else { Place::Directory(path) };

@@ -20,6 +20,8 @@ pub struct Needs {
     pub read_below: Vec<PathBuf>,
     /// Gives way to everybody else: nice, idle I/O class.
     pub polite: bool,
+    /// May execute a command, which then has the same confinement.
+    pub executes: bool,
 }
 
 const ALWAYS_READABLE: [&str; 2] = ["/proc", "/sys"];
@@ -41,13 +43,16 @@ pub fn confine(needs: &Needs) -> Vec<(String, bool)> {
     }
     part("no_new_privs", rustix::thread::set_no_new_privs(true).is_ok());
     part("landlock", restrict_paths(needs).unwrap_or(false));
-    part("seccomp", deny_calls().is_some());
+    part("seccomp", deny_calls(needs.executes).is_some());
     parts
 }
 
 /// True when every right that was asked for is enforced.
 fn restrict_paths(needs: &Needs) -> Result<bool, landlock::RulesetError> {
-    let read = AccessFs::ReadFile | AccessFs::ReadDir;
+    let mut read = AccessFs::ReadFile | AccessFs::ReadDir;
+    if needs.executes {
+        read |= AccessFs::Execute;
+    }
     let readable = ALWAYS_READABLE.iter().map(PathBuf::from).chain(needs.read_below.clone());
     let status = Ruleset::default()
         .handle_access(AccessFs::from_all(LANDLOCK))?
@@ -58,14 +63,15 @@ fn restrict_paths(needs: &Needs) -> Result<bool, landlock::RulesetError> {
     Ok(status.ruleset == RulesetStatus::FullyEnforced)
 }
 
-fn deny_calls() -> Option<()> {
-    seccompiler::apply_filter_all_threads(&deny_list()?).ok()
+fn deny_calls(but_execution: bool) -> Option<()> {
+    seccompiler::apply_filter_all_threads(&deny_list(but_execution)?).ok()
 }
 
 /// A deny list: a list of what is allowed breaks when libc moves to a newer call.
-fn deny_list() -> Option<BpfProgram> {
+fn deny_list(but_execution: bool) -> Option<BpfProgram> {
     let arch = TargetArch::try_from(std::env::consts::ARCH).ok()?;
-    let rules = sys::forbidden_calls().iter().map(|call| (*call, Vec::new())).collect();
+    let rules =
+        sys::forbidden_calls(but_execution).iter().map(|call| (*call, Vec::new())).collect();
     let refused = SeccompAction::Errno(rustix::io::Errno::PERM.raw_os_error() as u32);
     SeccompFilter::new(rules, SeccompAction::Allow, refused, arch).ok()?.try_into().ok()
 }
@@ -87,7 +93,7 @@ mod tests {
         let needs = Needs {
             write_below: vec![own.clone()],
             read_below: vec![device.clone()],
-            polite: false,
+            ..Needs::default()
         };
         let holds = std::thread::scope(|scope| {
             let confined = scope.spawn(|| {
@@ -113,6 +119,9 @@ mod tests {
 
     #[test]
     fn the_deny_list_compiles_for_this_machine() {
-        assert!(deny_list().is_some_and(|program| program.len() > sys::forbidden_calls().len()));
+        for but_execution in [false, true] {
+            let calls = sys::forbidden_calls(but_execution).len();
+            assert!(deny_list(but_execution).is_some_and(|program| program.len() > calls));
+        }
     }
 }

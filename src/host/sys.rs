@@ -251,9 +251,10 @@ pub fn io_priority_idle() -> io::Result<()> {
 }
 
 /// Numbers of the system calls that no worker has a use for: to start programs, to look into
-/// other processes, to change mounts, the kernel, namespaces, keys or the clock.
-pub fn forbidden_calls() -> &'static [i64] {
-    &[
+/// other processes, to change mounts, the kernel, namespaces, keys or the clock. The first two start
+/// programs: `but_execution` leaves them out.
+pub fn forbidden_calls(but_execution: bool) -> &'static [i64] {
+    let calls = &[
         libc::SYS_execve,
         libc::SYS_execveat,
         libc::SYS_ptrace,
@@ -290,7 +291,8 @@ pub fn forbidden_calls() -> &'static [i64] {
         libc::SYS_clock_settime,
         libc::SYS_clock_adjtime,
         libc::SYS_acct,
-    ]
+    ];
+    if but_execution { &calls[2..] } else { calls }
 }
 
 /// What this process used so far, all its threads together: getrusage(2).

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use super::ceph::{Cluster, OsdResult};
 use super::oltp::{Counts, Oltp, Step};
 use super::outcome::{Measured, Reply};
 use crate::base::units::{Bytes, Ratio, Seconds};
@@ -39,25 +40,29 @@ pub enum Backing {
 }
 
 /// The thing a probe exercises.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Target {
     /// Name in the configuration and in labels.
     pub name: String,
     pub place: Place,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Place {
     Directory(PathBuf),
     /// A raw block device: only ever opened for reading.
     Device(PathBuf),
+    /// OSDs of a Ceph cluster, reached through its `ceph` command.
+    Cluster(Box<Cluster>),
 }
 
 impl Place {
+    /// Of a cluster its configuration.
     pub fn path(&self) -> &PathBuf {
         match self {
             Place::Directory(path) | Place::Device(path) => path,
+            Place::Cluster(cluster) => &cluster.conf,
         }
     }
 }
@@ -157,6 +162,8 @@ pub enum Region {
     Unnamed(Bytes),
     /// The whole raw device, read only.
     WholeDevice,
+    /// Objects that each OSD makes for its bench, and takes away.
+    Objects,
 }
 
 /// One execution of a probe.
@@ -204,6 +211,10 @@ pub enum Task {
         seed: u64,
     },
     Run(Run),
+    /// Asks a cluster what it tells without any I/O of ours.
+    Survey {
+        target: Target,
+    },
     /// Punches and removes the ballast file.
     GiveBack {
         target: Target,
@@ -275,6 +286,12 @@ pub enum What {
     Leg {
         index: usize,
         measured: Box<Measured>,
+    },
+    /// The bench of an OSD ended, the `index`th of `count`.
+    Benched {
+        index: usize,
+        count: usize,
+        result: Box<OsdResult>,
     },
     /// The final flush ended.
     Flush {

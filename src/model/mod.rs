@@ -1,5 +1,6 @@
 //! Floor 1: the values that pass between the parts. Plain data; nothing here reads or acts.
 
+pub mod ceph;
 pub mod evidence;
 pub mod job;
 pub mod link;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::ceph::{OsdResult, Setting, Survey};
 pub use super::evidence::{DeviceUse, Evidence, IoLimit, Knee, Limited, SecondLeg, ThreadUse};
 use super::job::{Backing, Device, EngineKind, Profile};
 use super::metric::Label;
@@ -69,6 +70,10 @@ pub enum Reply {
     GivenBack {
         freed: Bytes,
     },
+    Surveyed {
+        survey: Box<Survey>,
+        settings: Vec<Setting>,
+    },
     Saved,
     /// `None` where there is no such file yet.
     Loaded {
@@ -82,7 +87,7 @@ pub enum Reply {
 }
 
 /// What a look at a target found.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Inspection {
     /// Mount point the target lies on, as the host sees it.
     pub mount_point: String,
@@ -126,6 +131,9 @@ pub struct Done {
     pub knee: Option<Box<Knee>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub oltp: Option<Box<OltpDone>>,
+    /// OSDs of a cluster, with the benches of those that had one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub osds: Vec<OsdResult>,
 }
 
 /// Results of one leg.

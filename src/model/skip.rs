@@ -30,10 +30,12 @@ pub enum Skip {
     ReadOnly,
     /// loadline was asked to stop.
     Stopped,
+    /// A cluster that is not HEALTH_OK has other work to do.
+    Unhealthy,
 }
 
 impl Skip {
-    pub const ALL: [Skip; 11] = [
+    pub const ALL: [Skip; 12] = [
         Skip::Busy,
         Skip::Full,
         Skip::Budget,
@@ -45,6 +47,7 @@ impl Skip {
         Skip::Locked,
         Skip::ReadOnly,
         Skip::Stopped,
+        Skip::Unhealthy,
     ];
 
     pub fn label(self) -> &'static str {
@@ -60,6 +63,7 @@ impl Skip {
             Skip::Locked => "locked",
             Skip::ReadOnly => "read_only",
             Skip::Stopped => "stopped",
+            Skip::Unhealthy => "unhealthy",
         }
     }
 
@@ -72,6 +76,7 @@ impl Skip {
             Skip::Locked => FaultKind::Refused.advice(),
             Skip::Busy => "wait for a quiet moment: beside other work no number would be true",
             Skip::Budget => "wait until tomorrow, or raise the target's budget",
+            Skip::Unhealthy => "see `ceph health detail`: probes wait until it is HEALTH_OK",
             Skip::Asleep => "set wake: true where the disk may be woken",
             Skip::Battery | Skip::Hours | Skip::Off | Skip::Stopped => "",
         }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::families::*;
 pub use super::families::{EVERY, STORAGE, TARGETS};
+use super::osd_families;
 use crate::base::clock::Moment;
 use crate::base::fault::FaultKind;
 use crate::model::metric::{Desc, Label, Point, push_some};
@@ -23,6 +24,7 @@ pub fn points(view: &ProbeView, now: Moment, out: &mut Vec<Point>) {
         rates(labels, done, out);
         evidence(labels, done, out);
         super::oltp::points(labels, done, out);
+        osd_families::points(labels, done, out);
     }
 }
 

@@ -9,6 +9,7 @@ pub mod fio;
 mod kernel;
 mod legs;
 pub mod metrics;
+mod osd_families;
 mod run;
 mod threads;
 
@@ -43,7 +44,7 @@ macro_rules! probes {
     };
 }
 
-probes! { latency, disk, knee, oltp }
+probes! { latency, disk, knee, oltp, osd_bench, osd_like }
 
 /// The kind of this name.
 pub fn kind(name: &str) -> Option<&'static Kind> {

@@ -10,6 +10,8 @@ use crate::base::clock::monotonic;
 use crate::base::fault::{Fault, FaultKind};
 use crate::base::legs::Saturation;
 use crate::base::units::{Bytes, Seconds};
+use crate::host::roots::Roots;
+use crate::host::topology;
 use crate::model::job::{Access, Profile, Run};
 use crate::model::outcome::{Done, Outcome};
 use crate::workload::devices::Window;
@@ -56,6 +58,9 @@ pub(super) fn storage(run: &Run, rules: &Rules, watch: &dyn Watch) -> Outcome {
     around.end(run, &course.moved, watch);
     let (halt, done) = found.end(&around);
     let mut flags = flags(&done.evidence, &done.legs, ground.prefilled, rules.flags_of_length);
+    if flags.direct == Some(true) && may_drop_direct(run) {
+        flags.direct = None;
+    }
     if done.second_leg.as_ref().is_some_and(|second| second.says == Saturation::Unsteady) {
         flags.steady = Some(false);
     }
@@ -64,6 +69,15 @@ pub(super) fn storage(run: &Run, rules: &Rules, watch: &dyn Watch) -> Outcome {
         None => Outcome::Done(done),
         Some(halt) => halt.outcome(Some(done)),
     }
+}
+
+/// GlusterFS takes direct I/O and gives it to its caches all the same, unless the volume has
+/// `performance.strict-o-direct`, which a client can't see.
+fn may_drop_direct(run: &Run) -> bool {
+    let roots = Roots { procfs: run.procfs.clone(), ..Roots::default() };
+    let Ok(path) = run.target.place.path().canonicalize() else { return false };
+    let under = topology::resolve(&roots, &path, None);
+    under.is_ok_and(|under| under.filesystem == "fuse.glusterfs")
 }
 
 fn no_legs() -> Fault {

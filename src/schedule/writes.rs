@@ -39,6 +39,7 @@ mod tests {
             shared: None,
             shared_hosts: Vec::new(),
             is_default,
+            ceph: None,
         };
         let copies = Inspection { copy_on_write: true, ..inspection() };
         let remote = Inspection { backing: Backing::Network, ..inspection() };

@@ -13,7 +13,7 @@ use crate::base::fault::{Fault, FaultKind};
 use crate::base::units::{Bytes, Ratio};
 use crate::host::roots::Roots;
 use crate::host::{block, topology};
-use crate::model::job::{Device, Place, Target};
+use crate::model::job::{Backing, Device, Place, Target};
 use crate::model::outcome::Inspection;
 use crate::workload::ballast;
 
@@ -22,11 +22,17 @@ use crate::workload::ballast;
 /// # Errors
 /// Those of the look at the target itself, and of finding the mount it lies on.
 pub(super) fn inspect(target: &Target, roots: &Roots) -> Result<Inspection, Fault> {
-    let look = look(&target.place)?;
     match &target.place {
-        Place::Directory(path) => directory(path, &look, roots),
-        Place::Device(path) => Ok(device(path, &look, roots)),
+        Place::Directory(path) => directory(path, &look(&target.place)?, roots),
+        Place::Device(path) => Ok(device(path, &look(&target.place)?, roots)),
+        Place::Cluster(cluster) => Ok(unasked(&cluster.conf)),
     }
+}
+
+/// A cluster has more to do than to answer each minute: its probe asks when it is due.
+fn unasked(conf: &Path) -> Inspection {
+    let (filesystem, source) = ("ceph".into(), conf.display().to_string());
+    Inspection { filesystem, source, backing: Backing::Network, ..Inspection::default() }
 }
 
 fn directory(path: &Path, look: &Look, roots: &Roots) -> Result<Inspection, Fault> {
@@ -94,7 +100,7 @@ pub(super) fn look(place: &Place) -> Result<Look, Fault> {
     let at_path = |errno: rustix::io::Errno| Fault::os(path.display(), &errno.into());
     let directory = match place {
         Place::Directory(_) => OFlags::DIRECTORY,
-        Place::Device(_) => OFlags::empty(),
+        Place::Device(_) | Place::Cluster(_) => OFlags::empty(),
     };
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | directory;
     let file = File::from(open(path, flags, Mode::empty()).map_err(at_path)?);
@@ -104,10 +110,12 @@ pub(super) fn look(place: &Place) -> Result<Look, Fault> {
         Place::Directory(_) => {
             space(&file, makedev(stat.stx_dev_major, stat.stx_dev_minor)).map_err(at_path)
         }
-        Place::Device(_) if FileType::from_raw_mode(stat.stx_mode.into()).is_block_device() => {
+        Place::Device(_) | Place::Cluster(_)
+            if FileType::from_raw_mode(stat.stx_mode.into()).is_block_device() =>
+        {
             whole(file, makedev(stat.stx_rdev_major, stat.stx_rdev_minor), path)
         }
-        Place::Device(_) => {
+        Place::Device(_) | Place::Cluster(_) => {
             let text = format!("{}: not a block device", path.display());
             Err(Fault::new(FaultKind::Unsupported, text))
         }

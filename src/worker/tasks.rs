@@ -5,14 +5,16 @@ use std::path::{Path, PathBuf};
 use super::desk::Desk;
 use super::{inspect, save};
 use crate::base::fault::{Fault, FaultKind};
+use crate::ceph::command::{Client, Cut};
+use crate::ceph::{settings, survey};
 use crate::host::roots::Roots;
 use crate::host::sandbox::Needs;
 use crate::model::job::{Job, Place, Run, Target, Task};
 use crate::model::outcome::{Outcome, Reply};
 use crate::probe;
-use crate::workload::Halt;
 use crate::workload::ballast::{Layout, give_back, lay_out};
 use crate::workload::ground::hold;
+use crate::workload::{Halt, Watch};
 
 /// Carries out tasks. Calls may hang; `desk` says when to stop, and takes events.
 pub trait Perform: Send + Sync {
@@ -37,6 +39,7 @@ impl Perform for RealTasks {
                 laid_out.map_or_else(Halt::reply, |written| Reply::LaidOut { written })
             }
             Task::Run(run) => Reply::Ran(self::run(run, desk)),
+            Task::Survey { target } => look_over(target, desk),
             Task::GiveBack { target } => {
                 let given_back = hold(target).and_then(|held| give_back(&held));
                 given_back.map_or_else(Halt::reply, |freed| Reply::GivenBack { freed })
@@ -58,23 +61,56 @@ fn run(run: &Run, desk: &Desk) -> Outcome {
     }
 }
 
+/// Nothing here costs the cluster I/O.
+fn look_over(target: &Target, desk: &Desk) -> Reply {
+    let Place::Cluster(cluster) = &target.place else {
+        let text = format!("{}: no cluster", target.name);
+        return Reply::Failed(Fault::new(FaultKind::Internal, text));
+    };
+    let stopped = || desk.stopped();
+    let client = Client { cluster, stopped: &stopped };
+    let surveyed = survey::take(&client).and_then(|mut survey| {
+        let settings = settings::ask(&client, &survey.osds, &mut survey.unknown)?;
+        Ok(Reply::Surveyed { survey: Box::new(survey), settings })
+    });
+    surveyed.unwrap_or_else(|cut| match cut {
+        Cut::Stopped => Halt::stopped().reply(),
+        Cut::Failed(fault) => Reply::Failed(fault),
+    })
+}
+
 fn reply(result: Result<Reply, Fault>) -> Reply {
     result.unwrap_or_else(Reply::Failed)
 }
 
 /// What the task has to be able to do, and no more.
 pub(super) fn needs(job: &Job) -> Needs {
+    let cluster = |target: &Target| matches!(target.place, Place::Cluster(_));
+    match &job.task {
+        Task::Run(Run { target, .. }) | Task::Survey { target } if cluster(target) => {
+            return asking(job.polite);
+        }
+        _ => {}
+    }
     let (write_below, read_below) = match &job.task {
         Task::Inspect { target, procfs, sysfs, .. } => {
             (vec![], vec![target.place.path().clone(), procfs.clone(), sysfs.clone()])
         }
-        Task::LayOut { target, .. } | Task::GiveBack { target } => place(target),
+        Task::LayOut { target, .. } | Task::GiveBack { target } | Task::Survey { target } => {
+            place(target)
+        }
         Task::Run(run) => running(run),
         Task::Save { directory, .. } => (vec![directory.clone()], vec![]),
         // The first start makes the directory, so that it may write where that will be.
         Task::Load { directory, .. } => (there(directory).into_iter().collect(), vec![]),
     };
-    Needs { write_below, read_below, polite: job.polite }
+    Needs { write_below, read_below, polite: job.polite, executes: false }
+}
+
+/// `ceph` is Python and a library of its own: it reads where it likes, and writes nowhere.
+fn asking(polite: bool) -> Needs {
+    let (write_below, read_below) = (vec!["/dev/null".into()], vec!["/".into()]);
+    Needs { write_below, read_below, polite, executes: true }
 }
 
 fn running(run: &Run) -> (Vec<PathBuf>, Vec<PathBuf>) {
@@ -98,6 +134,7 @@ fn place(target: &Target) -> (Vec<PathBuf>, Vec<PathBuf>) {
     match &target.place {
         Place::Directory(path) => (vec![path.clone()], vec![]),
         Place::Device(path) => (vec![], vec![path.clone()]),
+        Place::Cluster(_) => (vec![], vec![]),
     }
 }
 
@@ -113,6 +150,18 @@ mod tests {
         let needs = needs(&job);
         assert!(needs.write_below.is_empty() && needs.polite);
         assert_eq!(needs.read_below, [PathBuf::from("/dev/sdb")]);
+    }
+
+    #[test]
+    fn only_what_asks_a_cluster_may_execute_and_it_writes_nowhere() {
+        let place = Place::Cluster(Box::default());
+        let target = Target { name: "pool".into(), place };
+        let needs = |task| needs(&Job { v: WIRE_VERSION, polite: true, task });
+        let asking = needs(Task::Survey { target: target.clone() });
+        assert!(asking.executes && asking.polite);
+        assert_eq!(asking.write_below, [PathBuf::from("/dev/null")]);
+        let inspecting = needs(Task::GiveBack { target });
+        assert!(!inspecting.executes && inspecting.write_below.is_empty());
     }
 
     #[test]

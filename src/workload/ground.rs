@@ -43,6 +43,7 @@ pub fn hold(target: &Target) -> Result<Held, Halt> {
         (Place::Directory(_), _) => return refuse("is no directory"),
         (Place::Device(_), FileType::BlockDevice) => OFlags::empty(),
         (Place::Device(_), _) => return refuse("is no block device"),
+        (Place::Cluster(_), _) => return refuse("is a cluster, neither directory nor device"),
     };
     let flags = flags | OFlags::RDONLY | OFlags::CLOEXEC;
     let fd = fs::open(path, flags, Mode::empty()).map_err(fault)?;

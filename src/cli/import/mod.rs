@@ -1,9 +1,10 @@
-//! Results that somebody else has: a measurements file, fio's and iperf3's JSON.
+//! Results that somebody else has: a measurements file, fio's and iperf3's JSON, benches of OSDs.
 
 mod fields;
 pub(super) mod file;
 pub(super) mod fio;
 pub(super) mod iperf3;
+pub(super) mod osd;
 
 use std::io::Read;
 use std::path::Path;

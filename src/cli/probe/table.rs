@@ -155,6 +155,12 @@ fn caveats(done: &Done) -> Vec<String> {
             "the page cache was in the path: use a file system with O_DIRECT".into(),
         ),
         (
+            flags.direct.is_none() && done.legs.iter().any(|leg| leg.direct),
+            "whether caches were in the path can't be known there (GlusterFS heeds direct I/O only \
+             with performance.strict-o-direct); what was written counts with its flush"
+                .into(),
+        ),
+        (
             flags.cached == Some(true),
             format!(
                 "most bytes never reached the device{}: this is a cache, not a disk",

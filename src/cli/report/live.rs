@@ -117,7 +117,8 @@ fn places(
         }
     }
     if named.is_empty() && is_configured {
-        targets.clone_from(&plan.targets);
+        let on_disks = plan.targets.iter().filter(|target| target.ceph.is_none());
+        targets = on_disks.cloned().collect();
     }
     if let Some(backing) = &declared.backing {
         targets.iter_mut().for_each(|target| target.backing = backing.clone());

@@ -37,7 +37,7 @@ impl Seen {
         let name = &settings.name;
         hand::is_disk(name, &inspection)?;
         let file = match target.place {
-            Place::Device(_) => Bytes(0),
+            Place::Device(_) | Place::Cluster(_) => Bytes(0),
             Place::Directory(_) => file_size(size, &inspection).ok_or_else(|| {
                 let (free, file) = (inspection.available, size.unwrap_or(FILE_MIN));
                 format!("{name}: {free} free: a file of {file} would not leave {RESERVE}")
@@ -81,6 +81,7 @@ impl Seen {
             region: match self.target.place {
                 Place::Directory(_) => Region::Ballast(self.file),
                 Place::Device(_) => Region::WholeDevice,
+                Place::Cluster(_) => Region::Objects,
             },
             legs: planned.legs.clone(),
             engine: None,

@@ -1,0 +1,66 @@
+//! A daemon with a cluster among its targets.
+
+use std::time::Duration;
+
+use crate::Promise;
+use crate::cluster::{self, NEEDS};
+use crate::harness::{Setup, until, until_within};
+
+pub const SLOW: &[Promise] = &[
+    Promise::new("a_daemon_publishes_each_osd_and_its_deviation", publishes)
+        .root()
+        .needs(NEEDS)
+        .alone(),
+    Promise::new("monitors_that_are_gone_cost_the_daemon_a_failure_and_nothing_else", gone)
+        .needs(&["ceph"])
+        .alone(),
+];
+
+fn config(conf: &str, timeout: &str) -> String {
+    format!(
+        "targets:\n  - {{name: pool, ceph: {{conf: {conf}, timeout: {timeout}}}, budget: 1TiB}}\n\
+         probes:\n  - {{name: osds, kind: osd_bench, target: pool, every: 30s, osd_bench: {{bytes: \
+         16MiB, osds: 2}}}}\n"
+    )
+}
+
+fn publishes() {
+    cluster::with(|cluster| {
+        let daemon = Setup::config(config(&cluster.conf(), "10s")).start();
+        let page = until_within(Duration::from_secs(180), "both OSDs", || {
+            let page = daemon.page();
+            let osds = page.all("loadline_osd_bench_bytes_per_second", &[]).len();
+            (osds == 2).then_some(page)
+        });
+        let of = |name: &str, osd: &str| page.get(name, &[&format!("osd=\"osd.{osd}\"")]);
+        for osd in ["0", "1"] {
+            let class = ["device_class=\"hdd\"", "probe=\"osds\"", "target=\"pool\""];
+            assert_eq!(page.all("loadline_osd_bench_bytes_per_second", &class).len(), 2);
+            assert!(of("loadline_osd_bench_bytes_per_second", osd).unwrap() > 1e5);
+            assert_eq!(of("loadline_osd_separate_wal", osd), Some(0.0));
+        }
+        let deviations =
+            ["0", "1"].map(|osd| of("loadline_osd_bench_deviation_ratio", osd).unwrap());
+        assert!((deviations[0] + deviations[1]).abs() < 1e-9, "{deviations:?}");
+        let target = ["target=\"pool\""];
+        assert_eq!(page.get("loadline_probe_written_bytes_total", &target), Some(33_554_432.0));
+        assert_eq!(page.get("loadline_filesystem_size_bytes", &target), None, "nobody asked");
+    });
+}
+
+fn gone() {
+    let dir = crate::harness::disk_dir();
+    let conf = dir.path().join("ceph.conf");
+    std::fs::write(&conf, "[global]\nmon host = 127.0.0.1:1\nauth client required = none\n")
+        .unwrap();
+    let daemon = Setup::config(config(&conf.display().to_string(), "2s")).start();
+    let late = ["probe=\"osds\"", "reason=\"timed_out\""];
+    until_within(Duration::from_secs(120), "the failure", || {
+        daemon.page().get("loadline_probe_failures_total", &late).filter(|n| *n >= 1.0)
+    });
+    until("fresh samples", || {
+        let page = daemon.page();
+        (page.get("loadline_snapshot_stale", &[]) == Some(0.0)).then_some(())
+    });
+    assert_eq!(daemon.page().all("loadline_osd_bench_bytes_per_second", &[]).len(), 0);
+}
