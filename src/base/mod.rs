@@ -5,6 +5,7 @@ pub mod counter;
 pub mod fault;
 pub mod legs;
 pub mod network;
+pub mod pattern;
 pub mod physics;
 pub mod stats;
 pub mod units;

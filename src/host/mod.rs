@@ -13,6 +13,7 @@ pub mod link_class;
 pub mod link_facts;
 pub mod links;
 pub mod mountinfo;
+pub mod own_address;
 pub mod power;
 pub mod pressure;
 pub mod qdisc;

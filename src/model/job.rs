@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use super::outcome::{Measured, Reply};
+use super::peer::LinkRun;
 use crate::base::units::{Bytes, Ratio, Seconds};
 
 /// Version of the wire; a worker refuses any other.
@@ -200,6 +201,8 @@ pub enum Task {
         seed: u64,
     },
     Run(Run),
+    /// Tests the way to a peer: names that don't resolve and peers that are silent can hang.
+    Link(LinkRun),
     /// Punches and removes the ballast file.
     GiveBack {
         target: Target,

@@ -8,6 +8,7 @@ pub mod load;
 pub mod metric;
 pub mod outcome;
 pub mod path;
+pub mod peer;
 #[cfg(test)]
 pub(crate) mod samples;
 pub mod skip;

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 pub use super::evidence::{DeviceUse, Evidence, IoLimit, Knee, Limited, SecondLeg, ThreadUse};
 use super::job::{Backing, Device, EngineKind, Profile};
+use super::peer::LinkEnd;
 pub use super::skip::Skip;
 use super::spread::{ProcessUse, Spread};
 use crate::base::clock::Moment;
@@ -64,6 +65,7 @@ pub enum Reply {
         written: Bytes,
     },
     Ran(Outcome),
+    Linked(Box<LinkEnd>),
     GivenBack {
         freed: Bytes,
     },

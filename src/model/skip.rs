@@ -28,12 +28,14 @@ pub enum Skip {
     Locked,
     /// It may not write there.
     ReadOnly,
+    /// This host's clock is not synchronised, and tests with peers go by the clock.
+    Clock,
     /// loadline was asked to stop.
     Stopped,
 }
 
 impl Skip {
-    pub const ALL: [Skip; 11] = [
+    pub const ALL: [Skip; 12] = [
         Skip::Busy,
         Skip::Full,
         Skip::Budget,
@@ -44,6 +46,7 @@ impl Skip {
         Skip::Hung,
         Skip::Locked,
         Skip::ReadOnly,
+        Skip::Clock,
         Skip::Stopped,
     ];
 
@@ -59,6 +62,7 @@ impl Skip {
             Skip::Hung => "hung",
             Skip::Locked => "locked",
             Skip::ReadOnly => "read_only",
+            Skip::Clock => "clock",
             Skip::Stopped => "stopped",
         }
     }
@@ -73,6 +77,7 @@ impl Skip {
             Skip::Busy => "wait for a quiet moment: beside other work no number would be true",
             Skip::Budget => "wait until tomorrow, or raise the target's budget",
             Skip::Asleep => "set wake: true where the disk may be woken",
+            Skip::Clock => "run an NTP daemon (chrony, systemd-timesyncd)",
             Skip::Battery | Skip::Hours | Skip::Off | Skip::Stopped => "",
         }
     }

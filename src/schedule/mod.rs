@@ -5,7 +5,9 @@ pub mod calm;
 pub mod due;
 pub mod foreign;
 pub mod guard;
+pub mod roster;
 pub mod slots;
+pub mod tournament;
 pub mod turn;
 pub mod writes;
 
