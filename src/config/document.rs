@@ -25,6 +25,14 @@ pub struct Document {
 impl Document {
     /// Reads `text`; `file` is its name in complaints. An empty text is a document without keys.
     pub fn parse(file: &str, text: &str) -> Result<Document, Complaint> {
+        let document = Self::any(file, text)?;
+        if matches!(document.root, Node::Scalar | Node::List(_)) {
+            return Err(document.root().refuse("expected keys, such as `listen: :9847`"));
+        }
+        Ok(document)
+    }
+
+    fn any(file: &str, text: &str) -> Result<Document, Complaint> {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text).to_owned();
         let mut document = Document { file: file.to_owned(), text, root: Node::Nothing };
         document.check_characters()?;
@@ -40,20 +48,30 @@ impl Document {
             let second = if place.is_none() { document.second_document() } else { None };
             second.unwrap_or_else(|| document.complaint(place, text))
         })?;
-        if matches!(document.root, Node::Scalar | Node::List(_)) {
-            return Err(document.root().refuse("expected keys, such as `listen: :9847`"));
-        }
         Ok(document)
     }
 
     /// As [`Document::parse`], from a file's bytes, which may be anything.
     pub fn from_bytes(file: &str, bytes: &[u8]) -> Result<Document, Complaint> {
+        Self::decoded(file, bytes, Document::parse)
+    }
+
+    /// A list instead of keys; JSON is YAML.
+    pub fn list_from_bytes(file: &str, bytes: &[u8]) -> Result<Document, Complaint> {
+        Self::decoded(file, bytes, Document::any)
+    }
+
+    fn decoded(
+        file: &str,
+        bytes: &[u8],
+        parse: fn(&str, &str) -> Result<Document, Complaint>,
+    ) -> Result<Document, Complaint> {
         let whole = |text| Complaint { file: file.to_owned(), text, spot: None };
         if bytes.len() > FILE_BYTES_MAX {
             return Err(whole("larger than 256 KiB".into()));
         }
         match std::str::from_utf8(bytes) {
-            Ok(text) => Document::parse(file, text),
+            Ok(text) => parse(file, text),
             Err(error) => {
                 let sound = String::from_utf8_lossy(&bytes[..error.valid_up_to()]);
                 let line = sound.matches('\n').count() + 1;

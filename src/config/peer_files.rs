@@ -161,7 +161,7 @@ fn parse(name: &str, bytes: &[u8]) -> Result<Vec<Peer>, Fault> {
     let in_line = |complaint: super::complaint::Complaint| {
         malformed(complaint.to_string().lines().next().unwrap_or(name).to_owned())
     };
-    let document = Document::from_bytes(name, bytes).map_err(in_line)?;
+    let document = Document::list_from_bytes(name, bytes).map_err(in_line)?;
     let mut peers: Vec<Peer> = Vec::new();
     for item in document.root().items().map_err(in_line)? {
         let group: Group = item.read().map_err(in_line)?;

@@ -12,4 +12,6 @@ pub mod turn;
 pub mod writes;
 
 #[cfg(test)]
+mod mesh_simulation;
+#[cfg(test)]
 mod simulation;

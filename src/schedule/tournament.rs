@@ -15,6 +15,9 @@ pub const GUARD: Duration = Duration::from_secs(4);
 /// Tests begin so much later at most than their slot, each at its own moment.
 const JITTER: Duration = Duration::from_secs(2);
 
+/// Where slots are counted from, after 1970: not on the hour, when everybody's jobs begin.
+const EPOCH: Duration = Duration::from_secs(2243);
+
 /// The times of a schedule, the same on every host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timing {
@@ -66,7 +69,7 @@ impl Tournament {
 
     /// The slot that is now.
     pub fn slot(&self, wall: Duration) -> u64 {
-        let slot = wall.as_nanos() / self.timing.period.as_nanos().max(1);
+        let slot = wall.saturating_sub(EPOCH).as_nanos() / self.timing.period.as_nanos().max(1);
         u64::try_from(slot).unwrap_or(u64::MAX)
     }
 
@@ -78,7 +81,7 @@ impl Tournament {
         }
         let is_client = client == self.me;
         let begins = u32::try_from(slot).unwrap_or(u32::MAX);
-        let slot_begins = self.timing.period.saturating_mul(begins);
+        let slot_begins = self.timing.period.saturating_mul(begins).saturating_add(EPOCH);
         Some(Meeting {
             slot,
             peer: if is_client { server } else { client },
