@@ -111,8 +111,8 @@ fn families<'a>(points: impl Iterator<Item = &'a Point>, refused: &mut Refused) 
         let same = second.0.name.cmp(first.0.name) == Ordering::Equal;
         if same {
             let same_labels = second.0.labels == first.0.labels;
-            let fits = second.0.is_family_of(first.0)
-                || (same_labels && second.0.kind == first.0.kind);
+            let fits =
+                second.0.is_family_of(first.0) || (same_labels && second.0.kind == first.0.kind);
             for point in second.1.drain(..) {
                 if fits {
                     first.1.push(point);

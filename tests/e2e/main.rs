@@ -20,6 +20,7 @@ mod crash;
 mod exposition;
 mod hang;
 mod harness;
+mod peers;
 mod prometheus;
 mod promise;
 mod reload;
@@ -42,6 +43,7 @@ fn main() {
         reload::PROMISES,
         report::PROMISES,
         hang::PROMISES,
+        peers::PROMISES,
         crash::PROMISES,
         agree::PROMISES,
         prometheus::PROMISES,
