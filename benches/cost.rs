@@ -18,10 +18,16 @@ use std::time::Duration;
 
 use loadline::base::clock::{Clock, Moment, SystemClock};
 use loadline::base::stats::median;
+use loadline::base::units::{Bytes, Seconds};
 use loadline::config::settings::SampleSettings;
 use loadline::host::roots::Roots;
+use loadline::judge::book::{Entry, Of, Resource, Way};
+use loadline::judge::effective::{DiskCeilings, Effective, Side};
+use loadline::judge::load::Live;
+use loadline::model::live::DiskLive;
 use loadline::model::metric::{Desc, Label, Point};
 use loadline::model::outcome::OwnRuns;
+use loadline::model::verdict::{Persistence, Trust, Unit};
 use loadline::publish::metrics::render;
 use loadline::sample::{Reading, SAMPLERS, Tick};
 
@@ -181,18 +187,49 @@ fn root(dir: &Path, n: usize) -> Roots {
     Roots { procfs: dir.join("proc"), sysfs: dir.join("sys"), rootfs: "/".into() }
 }
 
+/// All four ceilings of each disk in force.
+fn ceilings(disks: &[DiskLive]) -> Effective {
+    let entry = |disk: &DiskLive, way, unit, value| {
+        let resource = Resource::Disk(disk.device.to_string());
+        Some(Entry {
+            of: Of { resource, way, unit },
+            identity: disk.identity.to_string(),
+            by: "knee@bench".into(),
+            value,
+            trust: Trust::Knee,
+            kind: Persistence::Sustained,
+            short_stroke: false,
+            block: Bytes(4096),
+            depth: 32.0,
+            latency: Seconds(0.001),
+            source: "a knee at depth 32".into(),
+            at: Some(1_700_000_000.0),
+            fallen: 0,
+        })
+    };
+    let of = |disk: &DiskLive| {
+        let side = |way| Side {
+            operations: entry(disk, way, Unit::OperationsPerSecond, 10_000.0),
+            bytes: entry(disk, way, Unit::BytesPerSecond, 500e6),
+        };
+        let [read, write] = Way::ALL.map(side);
+        (disk.device.clone(), DiskCeilings { identity: disk.identity.to_string(), read, write })
+    };
+    Effective { disks: disks.iter().map(of).collect(), ..Effective::default() }
+}
+
 fn growth() {
-    println!("\ndisks + links   us a tick   us a device   series");
+    println!("\ndisks + links   us a tick   us a device   of it against ceilings   series");
     for n in [10, 100, 1000, 5000] {
         let dir = tempfile::tempdir_in("/dev/shm").unwrap();
         let roots = root(dir.path(), n);
         let settings = SampleSettings { devices_max: 10_000, ..SampleSettings::default() };
         let mut samplers: Vec<_> =
             SAMPLERS.iter().map(|kind| (kind.open)(&roots, &settings)).collect();
-        let own = OwnRuns::default();
+        let (own, mut live) = (OwnRuns::default(), Live::default());
         let start = SystemClock.now();
-        let mut costs = Vec::new();
-        let mut series = 0;
+        let (mut costs, mut against) = (Vec::new(), Vec::new());
+        let (mut series, mut in_force) = (0, Effective::default());
         for second in 0..12 {
             let at: Moment = start.plus(Duration::from_secs(second));
             let mut reading = Reading::default();
@@ -200,12 +237,21 @@ fn growth() {
             for sampler in &mut samplers {
                 let _ = sampler.read(Tick { at, own: &own }, &mut reading);
             }
-            costs.push(own_cpu_seconds() - before);
+            let read = own_cpu_seconds();
+            let out = (&mut reading.points, &mut reading.resources[..]);
+            live.disks(&reading.disks, &in_force, out);
+            let end = own_cpu_seconds();
+            costs.push(end - before);
+            against.push(end - read);
             series = reading.points.len();
+            if in_force.disks.is_empty() {
+                in_force = ceilings(&reading.disks);
+            }
         }
         // The first ticks look at the static facts of each device.
-        let tick = median(&costs[4..]).unwrap() * 1e6;
-        println!("{:>13}   {tick:>9.0}   {:>11.2}   {series:>6}", 2 * n, tick / (2 * n) as f64);
+        let [tick, against] = [&costs, &against].map(|all| median(&all[4..]).unwrap() * 1e6);
+        let device = tick / (2 * n) as f64;
+        println!("{:>13}   {tick:>9.0}   {device:>11.2}   {against:>22.0}   {series:>6}", 2 * n);
     }
 }
 

@@ -274,6 +274,22 @@ fn a_saved_report_is_judged_the_same_again() {
 }
 
 #[test]
+fn hundreds_of_saved_runs_are_one_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let one = judged(&["--from", "small-cloud.yml"]);
+    let many: Vec<&Value> = runs(&one).iter().cycle().take(300).collect();
+    let saved = dir.path().join("saved.json");
+    let text = serde_json::json!({ "runs": many }).to_string();
+    assert!(text.len() > 256 << 10, "larger than a configuration may be: {}", text.len());
+    std::fs::write(&saved, text).unwrap();
+    let again = judged(&["--from", saved.to_str().unwrap()]);
+    assert_eq!(runs(&again).len(), 300);
+    for (run, first) in runs(&again).iter().zip(runs(&one).iter().cycle()) {
+        assert_eq!(run["verdict"]["limit"], first["verdict"]["limit"], "{run:#}");
+    }
+}
+
+#[test]
 fn a_saved_report_has_the_documented_keys_and_no_others() {
     let keys =
         |value: &Value| -> Vec<String> { value.as_object().unwrap().keys().cloned().collect() };

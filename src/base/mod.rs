@@ -4,6 +4,7 @@ pub mod clock;
 pub mod counter;
 pub mod fault;
 pub mod legs;
+pub mod limits;
 pub mod network;
 pub mod pattern;
 pub mod physics;

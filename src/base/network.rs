@@ -1,4 +1,4 @@
-//! Blocks of addresses, as an allow-list names them, and places that listen.
+//! Blocks of addresses, as an allow-list names them, and endpoints.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
@@ -54,16 +54,16 @@ impl fmt::Display for Network {
 
 /// Where something listens: a name or an address, and a port.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Place {
+pub struct Endpoint {
     pub host: String,
     pub port: u16,
 }
 
-impl Place {
+impl Endpoint {
     /// `storage2`, `10.0.0.2:5201`, `2001:db8::2`, `[2001:db8::2]:5201`; `port` where none is named.
     ///
     /// # Errors
-    /// A sentence about what is no place.
+    /// A sentence about what is none.
     pub fn parse(text: &str, port: u16) -> Result<Self, String> {
         let bad = || format!("`{text}` is not an address or a name (storage2, 10.0.0.2:5201)");
         let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
@@ -90,7 +90,7 @@ impl Place {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.host.contains(':') {
             true => write!(f, "[{}]:{}", self.host, self.port),
@@ -104,8 +104,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_has_a_port_or_is_given_one() {
-        let place = |text: &str| Place::parse(text, 5201).map(|place| place.to_string());
+    fn an_endpoint_has_a_port_or_is_given_one() {
+        let endpoint =
+            |text: &str| Endpoint::parse(text, 5201).map(|endpoint| endpoint.to_string());
         for (text, right) in [
             ("storage2", "storage2:5201"),
             ("storage2:99", "storage2:99"),
@@ -114,10 +115,10 @@ mod tests {
             ("[2001:db8::2]", "[2001:db8::2]:5201"),
             ("[2001:db8::2]:99", "[2001:db8::2]:99"),
         ] {
-            assert_eq!(place(text).as_deref(), Ok(right));
+            assert_eq!(endpoint(text).as_deref(), Ok(right));
         }
         for bad in ["", ":5201", "a b", "a:0", "a:x", "a:99999", "a:b:1", "[::1:2", "http://a/"] {
-            assert!(place(bad).is_err(), "{bad}");
+            assert!(endpoint(bad).is_err(), "{bad}");
         }
     }
 

@@ -43,6 +43,11 @@ pub fn payload(framing: Framing) -> Option<Bytes> {
     Some(Bytes(u64::from(payload))).filter(|bytes| bytes.0 > 0)
 }
 
+/// MTU of the wire whose packets hold this payload each.
+pub fn mtu_of(payload: Bytes, encapsulation: u32) -> Option<u32> {
+    u32::try_from(payload.0).ok()?.checked_add(HEADERS_BYTES)?.checked_add(encapsulation)
+}
+
 /// Operations a second between a spindle's worst and its best.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Band {
@@ -105,8 +110,13 @@ impl Spread {
     /// min(devices, outstanding) / ((1 - w) + w x penalty).
     pub fn spindles(self) -> f64 {
         let writes = self.writes.clamp(0.0, 1.0);
-        self.devices.min(self.outstanding) / ((1.0 - writes) + writes * self.penalty.max(1.0))
+        self.devices.min(self.outstanding) / write_factor(writes, self.penalty.max(1.0))
     }
+}
+
+/// What an operation costs on average where a share of `writes` costs `penalty` each, and a read 1.
+pub fn write_factor(writes: f64, penalty: f64) -> f64 {
+    (1.0 - writes) + writes * penalty
 }
 
 /// Little's law: the time one of `in_flight` takes at `rate`; `None` where nothing moves.
@@ -134,14 +144,6 @@ pub fn is_round(value: f64) -> bool {
 /// As [`is_round`] of a rate in bytes, in MB or in MiB.
 pub fn is_round_rate(rate: Rate) -> bool {
     [1e6, (1_u64 << 20) as f64].into_iter().any(|unit| is_round(rate.0 / unit))
-}
-
-/// Of `(rate, latency)` in ascending rate: the best rate within `limit` and the next, which is above
-/// it. A search for the knee ends between them.
-pub fn search_bracket(points: &[(f64, Seconds)], limit: Seconds) -> Option<(f64, f64)> {
-    let above = points.iter().position(|(_, latency)| *latency > limit)?;
-    let below = above.checked_sub(1)?;
-    Some((points.get(below)?.0, points.get(above)?.0))
 }
 
 #[cfg(test)]
@@ -183,6 +185,15 @@ mod tests {
         }
         let none = Framing { mtu: 60, encapsulation: 50, tags: 0 };
         assert_eq!((goodput(GIGABIT, none), payload(none)), (None, None));
+    }
+
+    #[test]
+    fn a_payload_tells_the_packets_that_carry_it() {
+        for (mtu, encapsulation) in [(1500, 0), (1500, 50), (9000, 58)] {
+            let framing = Framing { mtu, encapsulation, tags: 0 };
+            assert_eq!(mtu_of(payload(framing).unwrap(), encapsulation), Some(mtu));
+        }
+        assert_eq!(mtu_of(Bytes(u64::MAX), 0), None);
     }
 
     #[test]
@@ -238,21 +249,6 @@ mod tests {
         }
         assert!(is_round_rate(Rate(125.2e6)) == is_round(125.2));
         assert!(is_round_rate(Rate(120.0 * 1048576.0)) && is_round_rate(Rate(250e6)));
-    }
-
-    #[test]
-    fn golden_3_a_search_for_30_ms_ends_between_3000_and_4832() {
-        let runs = [(100.57, 0.8021), (3000.48, 6.1536), (4831.87, 33.9057)];
-        let points = runs.map(|(rate, milliseconds)| (rate, Seconds(milliseconds / 1e3)));
-        assert_eq!(search_bracket(&points, Seconds(0.03)), Some((3000.48, 4831.87)));
-        assert_eq!(search_bracket(&points, Seconds(0.04)), None, "the knee is above all");
-        assert_eq!(search_bracket(&points, Seconds(0.0001)), None, "or below all");
-        assert!(
-            points[..2]
-                .iter()
-                .zip([2.0, 60.0])
-                .all(|((rate, _), bsu)| (rate / bsu - 50.0).abs() < 0.5)
-        );
     }
 
     proptest! {

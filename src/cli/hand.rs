@@ -16,7 +16,7 @@ use crate::config::settings::TargetSettings;
 use crate::daemon;
 use crate::daemon::probing::INSPECT_DEADLINE;
 use crate::host::roots::Roots;
-use crate::model::job::{Job, Region, Run, Target, Task, WIRE_VERSION, What};
+use crate::model::job::{Backing, Job, Region, Run, Target, Task, WIRE_VERSION, What};
 use crate::model::outcome::{Done, Inspection, Outcome, Reply};
 use crate::model::path::DeclaredBacking;
 use crate::schedule::turn::{Turn, TurnGuard};
@@ -136,6 +136,14 @@ fn layout_time(bytes: Bytes) -> Duration {
 /// Another each time.
 pub(super) fn seed() -> u64 {
     SystemClock.now().wall.as_nanos() as u64
+}
+
+/// Memory has no limit that anybody asks for.
+pub(super) fn is_disk(name: &str, inspection: &Inspection) -> Result<(), String> {
+    if inspection.backing == Backing::Memory {
+        return Err(format!("{name} is memory, not a disk: choose another --target"));
+    }
+    Ok(())
 }
 
 /// What was measured, and why that isn't all, with what to do about it.

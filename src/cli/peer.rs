@@ -10,7 +10,6 @@ use super::Failure;
 use crate::base::network::Network;
 use crate::daemon;
 use crate::daemon::peers::Peers;
-use crate::model::link::LinkReason;
 
 /// How often it looks whether it should end.
 const LOOK: Duration = Duration::from_millis(50);
@@ -19,7 +18,9 @@ const EXAMPLES: &str = "\
 Examples:
   loadline probe serve                          any peer, at :5201
   loadline probe serve --allow 10.0.0.0/24      these only
-  loadline probe serve --listen 10.0.0.2:5202 --once";
+  loadline probe serve --listen 10.0.0.2:5202 --once
+
+One test at a time, of 60s at most: a longer one is refused, as is a second while one runs.";
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
@@ -30,29 +31,35 @@ pub(super) struct PeerArguments {
     /// Peers that are admitted, like 10.0.0.2 or 10.0.0.0/24; repeatable [default: all]
     #[arg(long, value_name = "NETWORK")]
     allow: Vec<Network>,
-    /// End after one test, whatever comes of it
+    /// End after one test, whatever comes of it; connections that begin none don't count
     #[arg(long)]
     once: bool,
 }
 
 pub(super) fn run(arguments: PeerArguments, out: &mut dyn Write) -> Result<(), Failure> {
     let stop = super::hand::stop_on_interrupt()?;
-    let state = daemon::state::directory(|name| std::env::var(name).ok())
-        .unwrap_or_else(|_| std::env::temp_dir());
+    let state = super::hand::state_directory();
     let all = ["0.0.0.0/0", "::/0"].iter().filter_map(|all| all.parse().ok()).collect();
     let allow = if arguments.allow.is_empty() { all } else { arguments.allow };
     let peers = Peers::new(allow, daemon::turn_places(&state));
     let server = peers.serve((&arguments.listen, "--listen")).map_err(daemon::StartFault::Other)?;
     writeln!(out, "answering iperf3 clients at {}", arguments.listen).context("standard output")?;
     out.flush().context("standard output")?;
-    let refusals = [Some(LinkReason::Busy), Some(LinkReason::Denied)];
-    let tests = || -> u64 {
-        let counts = server.counts();
-        counts.iter().filter(|(end, _)| !refusals.contains(end)).map(|(_, n)| n).sum()
-    };
-    let over = || arguments.once && tests() > 0;
+    let over = || arguments.once && server.ended() > 0;
     while !stop.is_set() && !over() {
         std::thread::park_timeout(LOOK);
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::iperf::server::Limits;
+
+    #[test]
+    fn the_help_names_the_longest_test() {
+        let Limits { runtime_max, .. } = Limits::default();
+        assert!(EXAMPLES.contains(&format!("of {}s at most", runtime_max.0)), "{runtime_max}");
+    }
 }

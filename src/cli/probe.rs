@@ -15,7 +15,7 @@ use crate::base::clock::{Clock, SystemClock};
 use crate::base::units::Seconds;
 use crate::daemon::targets::target_of;
 use crate::host::roots::Roots;
-use crate::model::job::{Access, Backing, Place, Region, Run, Target};
+use crate::model::job::{Access, Place, Region, Run, Target};
 use crate::model::outcome::{Done, Inspection, Outcome};
 use crate::probe::disk;
 use crate::probe::fio::json;
@@ -31,9 +31,9 @@ pub(super) fn run(arguments: DiskArguments, out: &mut dyn Write) -> Result<(), F
         let _ = writeln!(std::io::stderr(), "{note}");
     }
     let inspection = hand.inspect(&target).map_err(failure)?;
-    if inspection.backing == Backing::Memory && !arguments.buffered {
-        let text = format!("{} is memory, not a disk: choose another --target", target.name);
-        return Err(Failure { code: EXIT_FAULT, text });
+    if !arguments.buffered {
+        hand::is_disk(&target.name, &inspection)
+            .map_err(|text| Failure { code: EXIT_FAULT, text })?;
     }
     let progress = Progress::new(std::io::stderr().is_terminal(), &work.legs);
     for line in table::headlines(&target, &inspection, &work.legs) {

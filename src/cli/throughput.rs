@@ -12,7 +12,6 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use super::{EXIT_FAULT, EXIT_USAGE, Failure};
 use crate::base::units::{Bytes, Rate, Seconds};
-use crate::daemon;
 use crate::iperf::client::{self, Order, Patience, Watch};
 use crate::iperf::parameters;
 use crate::model::link::{LinkDirection, LinkFault, LinkInterval, LinkProfile};
@@ -53,7 +52,7 @@ pub(super) struct ThroughputArguments {
     /// Both send, each on connections of its own
     #[arg(long)]
     bidir: bool,
-    /// How long, like 30s or 30 [default: 10s]
+    /// How long, like 30s or 30; a loadline at the other end takes 60s at most [default: 10s]
     #[arg(short = 't', long = "time", value_name = "TIME", value_parser = seconds)]
     runtime: Option<Seconds>,
     /// Ends after so many bytes per direction, or after --time [default: 1m]
@@ -117,11 +116,10 @@ impl ThroughputArguments {
 
 pub(super) fn run(arguments: ThroughputArguments, out: &mut dyn Write) -> Result<(), Failure> {
     let profile = arguments.profile()?;
-    let stop = super::hand::stop_on_interrupt()?;
-    let state = daemon::state::directory(|name| std::env::var(name).ok())
-        .unwrap_or_else(|_| std::env::temp_dir());
+    // Nothing stops a name service but the end of the process: until then Ctrl-C is left as it is.
     let addresses = resolve(&arguments.peer)?;
-    let turn = super::hand::wait_for_turn(&state, &stop)?;
+    let stop = super::hand::stop_on_interrupt()?;
+    let turn = super::hand::wait_for_turn(&super::hand::state_directory(), &stop)?;
     let order = Order {
         addresses: &addresses,
         profile: &profile,

@@ -68,7 +68,7 @@ pub fn backing(section: &Section<'_>) -> Result<DeclaredBacking, Complaint> {
 }
 
 /// The `backing` of `section`; `otherwise` where it has none.
-pub(super) fn or(
+pub fn or(
     section: &Section<'_>,
     otherwise: &DeclaredBacking,
 ) -> Result<DeclaredBacking, Complaint> {

@@ -8,6 +8,7 @@ use serde_yaml::Deserializer;
 use super::complaint::{Complaint, Spot, hint};
 use super::navigate::{Here, KeyHere, Node, Step, To, Used, Walk};
 use super::read::sentence;
+use crate::base::units::Bytes;
 
 /// Largest configuration file.
 pub const FILE_BYTES_MAX: usize = 256 << 10;
@@ -25,18 +26,17 @@ pub struct Document {
 impl Document {
     /// Reads `text`; `file` is its name in complaints. An empty text is a document without keys.
     pub fn parse(file: &str, text: &str) -> Result<Document, Complaint> {
-        let document = Self::any(file, text)?;
-        if matches!(document.root, Node::Scalar | Node::List(_)) {
-            return Err(document.root().refuse("expected keys, such as `listen: :9847`"));
-        }
-        Ok(document)
+        Self::sound(file, text, FILE_BYTES_MAX)?.with_keys()
     }
 
-    fn any(file: &str, text: &str) -> Result<Document, Complaint> {
+    fn sound(file: &str, text: &str, bytes_max: usize) -> Result<Document, Complaint> {
+        if text.len() > bytes_max {
+            return Err(too_large(file, bytes_max));
+        }
         let text = text.strip_prefix('\u{feff}').unwrap_or(text).to_owned();
         let mut document = Document { file: file.to_owned(), text, root: Node::Nothing };
         document.check_characters()?;
-        let used = Used::default();
+        let used = Used::up_to(bytes_max);
         let walked = Walk { used: &used }.deserialize(Deserializer::from_str(&document.text));
         document.root = walked.map_err(|error| {
             let place = place_of(&error);
@@ -53,29 +53,38 @@ impl Document {
 
     /// As [`Document::parse`], from a file's bytes, which may be anything.
     pub fn from_bytes(file: &str, bytes: &[u8]) -> Result<Document, Complaint> {
-        Self::decoded(file, bytes, Document::parse)
+        Self::within(file, bytes, FILE_BYTES_MAX)
+    }
+
+    /// As [`Document::from_bytes`], of a file that may be so large.
+    pub fn within(file: &str, bytes: &[u8], bytes_max: usize) -> Result<Document, Complaint> {
+        Self::decoded(file, bytes, bytes_max)?.with_keys()
     }
 
     /// A list instead of keys; JSON is YAML.
     pub fn list_from_bytes(file: &str, bytes: &[u8]) -> Result<Document, Complaint> {
-        Self::decoded(file, bytes, Document::any)
+        Self::decoded(file, bytes, FILE_BYTES_MAX)
     }
 
-    fn decoded(
-        file: &str,
-        bytes: &[u8],
-        parse: fn(&str, &str) -> Result<Document, Complaint>,
-    ) -> Result<Document, Complaint> {
-        let whole = |text| Complaint { file: file.to_owned(), text, spot: None };
-        if bytes.len() > FILE_BYTES_MAX {
-            return Err(whole("larger than 256 KiB".into()));
+    fn with_keys(self) -> Result<Document, Complaint> {
+        match self.root {
+            Node::Scalar | Node::List(_) => {
+                Err(self.root().refuse("expected keys, such as `listen: :9847`"))
+            }
+            Node::Map(_) | Node::Nothing => Ok(self),
+        }
+    }
+
+    fn decoded(file: &str, bytes: &[u8], bytes_max: usize) -> Result<Document, Complaint> {
+        if bytes.len() > bytes_max {
+            return Err(too_large(file, bytes_max));
         }
         match std::str::from_utf8(bytes) {
-            Ok(text) => parse(file, text),
+            Ok(text) => Self::sound(file, text, bytes_max),
             Err(error) => {
                 let sound = String::from_utf8_lossy(&bytes[..error.valid_up_to()]);
                 let line = sound.matches('\n').count() + 1;
-                Err(whole(format!("line {line} is not UTF-8: save the file as UTF-8")))
+                Err(whole(file, format!("line {line} is not UTF-8: save the file as UTF-8")))
             }
         }
     }
@@ -84,12 +93,8 @@ impl Document {
         Section { document: self, node: &self.root, path: Vec::new(), title: None }
     }
 
-    /// Size, characters that YAML forbids, and the depth of brackets.
+    /// Characters that YAML forbids, and the depth of brackets.
     fn check_characters(&self) -> Result<(), Complaint> {
-        if self.text.len() > FILE_BYTES_MAX {
-            let text = "larger than 256 KiB".into();
-            return Err(Complaint { file: self.file.clone(), text, spot: None });
-        }
         let (mut line, mut column, mut depth) = (1, 1, 0_usize);
         for c in self.text.chars() {
             match c {
@@ -135,6 +140,15 @@ impl Document {
     {
         To { path, seed }.deserialize(Deserializer::from_str(&self.text)).err()
     }
+}
+
+/// A complaint about a file as such.
+fn whole(file: &str, text: String) -> Complaint {
+    Complaint { file: file.to_owned(), text, spot: None }
+}
+
+fn too_large(file: &str, bytes_max: usize) -> Complaint {
+    whole(file, format!("larger than {}", Bytes(bytes_max as u64)))
 }
 
 fn place_of(error: &serde_yaml::Error) -> Option<(usize, usize)> {
@@ -330,6 +344,20 @@ mod tests {
         assert_eq!(said("a: \u{7}"), "f:1:4: character U+0007 is not allowed in YAML");
         assert_eq!(said(&"a".repeat(FILE_BYTES_MAX + 1)), "f: larger than 256 KiB");
         assert_eq!(said("{[a]: b}").split(':').nth(3), Some(" not valid YAML"));
+    }
+
+    #[test]
+    fn a_larger_file_may_hold_more_and_an_alias_multiplies_no_more_in_it() {
+        let items = |n: usize| format!("a: &x [{}]\n", "1, ".repeat(n));
+        let long = items(60_000);
+        assert!(said(&long).ends_with("too large once its aliases are written out"));
+        let most = 1 << 20;
+        assert!(Document::within("f", long.as_bytes(), most).is_ok());
+        let laughs = format!("{long}b: [{}]\n", "*x, ".repeat(1000));
+        let complaint = Document::within("f", laughs.as_bytes(), most).unwrap_err().to_string();
+        assert!(complaint.contains("too large once its aliases are written out"), "{complaint}");
+        let complaint = Document::within("f", &vec![b'#'; most + 1], most).unwrap_err();
+        assert_eq!(complaint.to_string(), "f: larger than 1 MiB");
     }
 
     #[test]

@@ -141,10 +141,10 @@ impl<T, F: FnOnce(&str) -> Result<T, String>> Visitor<'_> for Key<F> {
     }
 }
 
-/// Nodes of a document, aliases expanded. A real file has hundreds.
-const NODES_MAX: usize = 20_000;
-/// Characters of all scalars, aliases expanded.
-const TEXT_BYTES_MAX: usize = 1 << 20;
+/// Bytes of a file a node, aliases expanded. A real file has three times as many.
+const NODE_BYTES_MIN: usize = 13;
+/// Characters of all scalars, aliases expanded, a byte of the file.
+const TEXT_BYTES_MAX: usize = 4;
 
 /// Walks the whole document once and refuses what no reader here should meet: keys that come twice,
 /// merge keys, tags, and aliases that multiply.
@@ -153,12 +153,21 @@ pub(super) struct Walk<'a> {
     pub(super) used: &'a Used,
 }
 
-#[derive(Default)]
+/// What is left for the rest of a document.
 pub(super) struct Used {
     nodes: Cell<usize>,
     bytes: Cell<usize>,
     /// The sentence to the error that was raised; the error itself has only its place.
     pub(super) refused: RefCell<Option<String>>,
+}
+
+impl Used {
+    /// For a file of at most so many bytes.
+    pub(super) fn up_to(bytes_max: usize) -> Self {
+        let nodes = Cell::new(bytes_max / NODE_BYTES_MIN);
+        let bytes = Cell::new(bytes_max.saturating_mul(TEXT_BYTES_MAX));
+        Self { nodes, bytes, refused: RefCell::default() }
+    }
 }
 
 impl Walk<'_> {
@@ -169,11 +178,12 @@ impl Walk<'_> {
 
     fn count<E: Error>(self, text_bytes: usize) -> Result<(), E> {
         let Used { nodes, bytes, .. } = self.used;
-        nodes.set(nodes.get() + 1);
-        bytes.set(bytes.get() + text_bytes);
-        if nodes.get() > NODES_MAX || bytes.get() > TEXT_BYTES_MAX {
+        let left = nodes.get().checked_sub(1).zip(bytes.get().checked_sub(text_bytes));
+        let Some((nodes_left, bytes_left)) = left else {
             return Err(self.refuse("too large once its aliases are written out"));
-        }
+        };
+        nodes.set(nodes_left);
+        bytes.set(bytes_left);
         Ok(())
     }
 

@@ -9,7 +9,7 @@ use super::complaint::Complaint;
 use super::document::Section;
 use super::read::{check_address, one_or_many};
 use super::settings::PeerSettings;
-use crate::base::network::Place;
+use crate::base::network::Endpoint;
 use crate::model::peer::Peer;
 
 const NETWORKS_MAX: usize = 256;
@@ -151,14 +151,14 @@ pub(super) fn no_target(
 
 /// A name or an address is the same peer's.
 pub fn same(one: &Peer, other: &Peer) -> bool {
-    one.name == other.name || one.place == other.place
+    one.name == other.name || one.endpoint == other.endpoint
 }
 
 /// A peer as one text names it: by itself, with the port where that is none of iperf3's.
 pub(super) fn peer(text: &str) -> Result<Peer, String> {
-    let place = Place::parse(text, PORT)?;
-    let name = if place.port == PORT { place.host.clone() } else { place.to_string() };
-    Ok(Peer { name, place, machine: None, passive: false })
+    let endpoint = Endpoint::parse(text, PORT)?;
+    let name = if endpoint.port == PORT { endpoint.host.clone() } else { endpoint.to_string() };
+    Ok(Peer { name, endpoint, machine: None, passive: false })
 }
 
 fn check_name(name: &str) -> Result<(), String> {
@@ -202,7 +202,7 @@ mod tests {
         .unwrap();
         let names: Vec<_> = read.list.iter().map(|peer| peer.name.as_str()).collect();
         assert_eq!(names, ["b", "10.0.0.3", "c:99", "d", "e"]);
-        let places: Vec<_> = read.list.iter().map(|peer| peer.place.to_string()).collect();
+        let places: Vec<_> = read.list.iter().map(|peer| peer.endpoint.to_string()).collect();
         assert_eq!(places, ["b:5201", "10.0.0.3:5201", "c:99", "10.0.0.4:1", "e:5201"]);
         assert_eq!(read.list[3].machine.as_deref(), Some("hv"));
         assert!(read.list[4].passive && read.partners == 16 && read.listen.is_none());

@@ -17,14 +17,11 @@ use crate::judge::facts::Facts;
 use crate::judge::learn::{self, Lesson};
 use crate::model::verdict::Ceiling;
 
-/// A ceiling found with other blocks says nothing of a run's.
-const ALIKE: std::ops::RangeInclusive<f64> = 0.5..=2.0;
-
 /// What earlier runs on a target found that compares with this one.
 pub(super) fn known(book: &Book, target: &str, facts: &Facts) -> Vec<Ceiling> {
+    let target = Resource::Target(target.to_owned());
     let alike = |entry: &&Entry| {
-        let block = facts.mean_block().map_or(0.0, |block| block / entry.block.0 as f64);
-        entry.of.resource == Resource::Target(target.to_owned()) && ALIKE.contains(&block)
+        entry.of.resource == target && facts.mean_block().is_some_and(|b| entry.is_alike(b))
     };
     book.entries().iter().filter(alike).map(Entry::ceiling).collect()
 }
@@ -35,8 +32,8 @@ impl Probing {
         let told = |name: &str| block::told(&self.roots, name);
         let declared = all_declared(&lane.plan);
         let before = lane.state.ceilings.clone();
-        if let Some((of, value, kind)) = lesson.reached() {
-            lane.state.ceilings.measured(&of, (value, kind), &declared);
+        for reached in lesson.reached(told) {
+            lane.state.ceilings.measured(&reached, &declared);
         }
         lesson.entries(told).into_iter().for_each(|entry| lane.state.ceilings.learn(entry));
         if lane.state.ceilings == before {
@@ -46,6 +43,13 @@ impl Probing {
         self.keeper
             .save(&lane.state)
             .unwrap_or_else(|fault| tracing::warn!("ceilings not saved: {fault}"));
+    }
+
+    /// Forgets what probes found that are no longer planned.
+    pub(super) fn keep_planned_ceilings(&self, lane: &mut Lane) {
+        let keys: Vec<_> = lane.plan.probes.iter().map(|probe| probe.key(&lane.plan)).collect();
+        lane.state.ceilings.keep_found_by(&keys);
+        self.check_ceilings(lane);
     }
 
     /// Discards ceilings of what no longer bears its name, and gives the rest to the sampling lane.
@@ -108,7 +112,7 @@ impl<'a> Here<'a> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::path::Path;
     use std::sync::Mutex;
 
@@ -127,10 +131,10 @@ mod tests {
     use crate::worker::{Runner, Stop};
 
     /// What workers saved last.
-    type Saved = Arc<Mutex<Option<String>>>;
+    pub(in crate::daemon) type Saved = Arc<Mutex<Option<String>>>;
 
     /// One flash disk in sysfs.
-    fn sysfs(sequence: u32) -> tempfile::TempDir {
+    pub(in crate::daemon) fn sysfs(sequence: u32) -> tempfile::TempDir {
         let root = tempfile::tempdir().unwrap();
         let disk = root.path().join("block/sda");
         std::fs::create_dir_all(&disk).unwrap();
@@ -140,14 +144,20 @@ mod tests {
     }
 
     fn plan() -> Arc<Plan> {
-        let text = "targets: [{name: srv, path: /srv}]\n\
-                    probes: [{name: fast, kind: disk, target: srv}]\n";
-        let document = Document::parse("test", text).unwrap();
+        plan_of(&["fast"])
+    }
+
+    pub(in crate::daemon) fn plan_of(probes: &[&str]) -> Arc<Plan> {
+        let probe = |name: &&str| format!("{{name: {name}, kind: disk, target: srv}}");
+        let probes: Vec<String> = probes.iter().map(probe).collect();
+        let probes = probes.join(", ");
+        let text = format!("targets: [{{name: srv, path: /srv}}]\nprobes: [{probes}]\n");
+        let document = Document::parse("test", &text).unwrap();
         let settings = Settings::read(&document, &plan::kind_names()).unwrap();
         Arc::new(Plan::build(settings, &document, Path::new("/state")).unwrap())
     }
 
-    fn probing(saved: &Saved, sysfs: &Path, machine: &str) -> Probing {
+    pub(in crate::daemon) fn probing(saved: &Saved, sysfs: &Path, machine: &str) -> Probing {
         let clock = ManualClock::starting_at(1_700_000_000);
         let saved = Arc::clone(saved);
         let script = move |job: &Job| {
@@ -186,7 +196,7 @@ mod tests {
 
     /// Starts on `sysfs`, looks at the target, and says which series of ceilings there are, how many
     /// disks have some, and what was discarded.
-    fn started(probing: &Probing) -> (Lane, usize, usize, Vec<&'static str>) {
+    pub(in crate::daemon) fn started(probing: &Probing) -> (Lane, usize, usize, Vec<&'static str>) {
         let mut lane = probing.open(plan());
         probing.inspect(&mut lane, 0);
         let shared = probing.board.lock();
@@ -214,6 +224,20 @@ mod tests {
 
         let (_, series, disks, discarded) = started(&probing(&saved, disk.path(), "b"));
         assert_eq!((series, disks, discarded), (0, 0, vec!["machine"]), "another machine");
+    }
+
+    #[test]
+    fn what_a_probe_found_leaves_with_it_at_a_restart_and_with_a_new_plan() {
+        let (saved, disk) = (Saved::default(), sysfs(7));
+        let first = probing(&saved, disk.path(), "a");
+        let (mut lane, ..) = started(&first);
+        first.judge(&mut lane, 0, &done(true, [10_000, 10_400], 4096)).unwrap();
+        assert_eq!(lane.state.ceilings.entries().len(), 2);
+        let restarted = probing(&saved, disk.path(), "a").open(plan_of(&["other"]));
+        assert!(restarted.state.ceilings.is_empty());
+        first.board.lock().plan = Some(plan_of(&["other"]));
+        first.take_new_plan(&mut lane);
+        assert!(lane.state.ceilings.is_empty());
     }
 
     #[test]

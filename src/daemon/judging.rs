@@ -8,12 +8,13 @@ use super::plan::Plan;
 use super::probing::{Lane, Probing};
 use super::targets::target_of;
 use crate::base::clock::Moment;
+use crate::host::block;
 use crate::judge::facts::{Facts, Run};
 use crate::judge::from_outcome::{self, Place};
-use crate::judge::learn::Lesson;
+use crate::judge::learn::{self, Lesson};
 use crate::judge::{ceilings as judged_ceilings, limits, set};
 use crate::model::outcome::Done;
-use crate::model::verdict::Verdict;
+use crate::model::verdict::{Limit, Verdict};
 
 /// What a run was judged to be.
 pub struct Judged {
@@ -25,9 +26,16 @@ pub struct Judged {
 /// A result speaks for so many intervals of its probe, as it does in the metrics.
 const INTERVALS: f64 = 3.0;
 
-/// Facts of the last good run of each probe, by its key.
+/// The last good run of each probe, by its key.
 #[derive(Default)]
-pub(super) struct Memory(BTreeMap<String, (Moment, Facts)>);
+pub(super) struct Memory(BTreeMap<String, Remembered>);
+
+struct Remembered {
+    at: Moment,
+    /// What told its target from another under the name.
+    identity: String,
+    facts: Facts,
+}
 
 impl Memory {
     pub(super) fn keep_planned(&mut self, plan: &Plan) {
@@ -35,22 +43,28 @@ impl Memory {
         self.0.retain(|key, _| keys.contains(key));
     }
 
-    /// What other probes of the same target said lately.
-    fn others(&self, plan: &Plan, index: usize, now: Moment) -> Vec<Run> {
+    /// What other probes of the same target said lately of what bears its name now.
+    fn others(&self, plan: &Plan, index: usize, (now, identity): (Moment, &str)) -> Vec<Run> {
         let target = plan.probes[index].target;
         let others = plan.probes.iter().enumerate();
         let others = others.filter(|(other, p)| *other != index && p.target == target);
         let fresh = others.filter_map(|(_, probe)| {
-            let (at, facts) = self.0.get(&probe.key(plan))?;
-            let fresh = now.since(*at).0 <= INTERVALS * probe.every.0;
-            fresh.then(|| Run { facts: facts.clone(), ..Run::default() })
+            let last = self.0.get(&probe.key(plan))?;
+            let fresh = now.since(last.at).0 <= INTERVALS * probe.every.0;
+            let same = last.identity == identity;
+            (fresh && same).then(|| Run { facts: last.facts.clone(), ..Run::default() })
         });
         fresh.collect()
     }
 }
 
-/// Judges a finished run; `None` where it measured nothing.
-fn judge(lane: &mut Lane, index: usize, done: &Done, now: Moment) -> Option<(Judged, Facts)> {
+/// Judges a run that finished at a moment on what has an identity; `None` where it measured nothing.
+fn judge(
+    lane: &mut Lane,
+    index: usize,
+    done: &Done,
+    (at, identity): (Moment, String),
+) -> Option<(Judged, Facts)> {
     let plan = &lane.plan;
     let probe = &plan.probes[index];
     let inspection = lane.targets.inspection(probe.target);
@@ -60,14 +74,19 @@ fn judge(lane: &mut Lane, index: usize, done: &Done, now: Moment) -> Option<(Jud
         backing: &plan.targets[probe.target].backing,
     };
     let mut facts = from_outcome::storage(done, &place)?;
-    lane.facts.0.insert(probe.key(plan), (now, facts.clone()));
+    let plain = facts.clone();
     facts.known.ceilings =
         ceilings::known(&lane.state.ceilings, &plan.targets[probe.target].name, &facts);
-    let mut runs = lane.facts.others(plan, index, now);
+    let mut runs = lane.facts.others(plan, index, (at, &identity));
     runs.insert(0, Run { facts, ..Run::default() });
     set::tell_each_other(&mut runs);
     let told = runs.swap_remove(0).facts;
     let verdict = limits::judge(&told);
+    // What a cache answered, or others disturbed, is nothing that other runs are measured by.
+    if !matches!(verdict.limit, Limit::Cache | Limit::Contended) {
+        let last = Remembered { at, identity, facts: plain };
+        lane.facts.0.insert(probe.key(plan), last);
+    }
     let ceiling_ratio = verdict.ceiling.as_ref().and_then(|c| judged_ceilings::share(&told, c));
     Some((Judged { verdict, ceiling_ratio }, told))
 }
@@ -75,16 +94,19 @@ fn judge(lane: &mut Lane, index: usize, done: &Done, now: Moment) -> Option<(Jud
 impl Probing {
     /// What bound a finished run; learns what it teaches.
     pub(super) fn judge(&self, lane: &mut Lane, index: usize, done: &Done) -> Option<Judged> {
-        let now = self.clock.now();
-        let (judged, facts) = judge(lane, index, done, now)?;
-        let plan = Arc::clone(&lane.plan);
+        let (now, plan) = (self.clock.now(), Arc::clone(&lane.plan));
         let probe = &plan.probes[index];
-        if let Some(inspection) = lane.targets.inspection(probe.target).cloned() {
+        let target = target_of(&plan.targets[probe.target]);
+        let told = |name: &str| block::told(&self.roots, name);
+        let inspection = lane.targets.inspection(probe.target).cloned();
+        let identity = inspection.as_ref().map(|seen| learn::identity(&target, seen, told));
+        let (judged, facts) = judge(lane, index, done, (now, identity.unwrap_or_default()))?;
+        if let Some(inspection) = inspection {
             let lesson = Lesson {
                 done,
                 facts: &facts,
                 verdict: &judged.verdict,
-                target: &target_of(&plan.targets[probe.target]),
+                target: &target,
                 inspection: &inspection,
                 by: &probe.key(&plan),
                 at: now,
@@ -92,5 +114,46 @@ impl Probing {
             self.learn(lane, &lesson);
         }
         Some(judged)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::daemon::ceilings::tests::{Saved, plan_of, probing, started, sysfs};
+    use crate::judge::learn::tests::done;
+
+    #[test]
+    fn other_runs_are_measured_by_the_last_good_one() {
+        let (saved, disk) = (Saved::default(), sysfs(7));
+        let probing = probing(&saved, disk.path(), "a");
+        let (mut lane, ..) = started(&probing);
+        let mut remembered = |rate, share_of_others, share_of_disks| {
+            let mut run = done(true, [rate, rate], 4096);
+            run.evidence.foreign_share = Some(share_of_others);
+            run.evidence.device_read_share = Some(share_of_disks);
+            probing.judge(&mut lane, 0, &run).unwrap();
+            lane.facts.0.values().next().and_then(|last| last.facts.operations())
+        };
+        assert_eq!(remembered(9000, 0.5, 1.0), None, "contended");
+        assert_eq!(remembered(10_000, 0.0, 1.0), Some(10_000.0));
+        assert_eq!(remembered(9000, 0.5, 1.0), Some(10_000.0));
+        assert_eq!(remembered(99_000, 0.0, 0.1), Some(10_000.0), "a cache's");
+    }
+
+    #[test]
+    fn what_was_said_of_another_disk_under_the_name_is_forgotten() {
+        let (saved, disk) = (Saved::default(), sysfs(7));
+        let probing = probing(&saved, disk.path(), "a");
+        let mut lane = probing.open(plan_of(&["fast", "other"]));
+        probing.inspect(&mut lane, 0);
+        probing.judge(&mut lane, 0, &done(true, [10_000, 10_400], 4096)).unwrap();
+        let remembered = lane.facts.0.values().next().unwrap();
+        let (now, same) = (remembered.at, remembered.identity.clone());
+        let plan = Arc::clone(&lane.plan);
+        let others = |index, identity: &str| lane.facts.others(&plan, index, (now, identity)).len();
+        assert_eq!((others(1, &same), others(1, "another"), others(0, &same)), (1, 0, 0));
+        let later = now.plus(4 * plan.probes[0].every.duration());
+        assert!(lane.facts.others(&plan, 1, (later, &same)).is_empty(), "long ago");
     }
 }

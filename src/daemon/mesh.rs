@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use super::plan::Plan;
-use crate::base::network::Place;
+use crate::base::network::Endpoint;
 use crate::config::peer_files::PeerFiles;
 use crate::config::peers::{PORT, same};
 use crate::host::own_address::is_own;
@@ -55,7 +55,7 @@ impl Mesh {
     ) -> Self {
         let on_machine = |peer: &&Peer| peer.machine.is_some() && peer.machine == own.machine;
         dropped.insert("same_host", others.iter().filter(on_machine).count() as u64);
-        let addresses = others.iter().filter_map(|peer| peer.place.address()).collect();
+        let addresses = others.iter().filter_map(|peer| peer.endpoint.address()).collect();
         let name = own.name.clone();
         let mut peers = others;
         peers.push(own);
@@ -119,8 +119,8 @@ fn no_drops() -> BTreeMap<&'static str, u64> {
 
 /// This host, where no list names it: others name it so in theirs.
 fn unlisted(name: &str) -> Peer {
-    let place = Place { host: name.into(), port: PORT };
-    Peer { name: name.into(), place, machine: None, passive: false }
+    let endpoint = Endpoint { host: name.into(), port: PORT };
+    Peer { name: name.into(), endpoint, machine: None, passive: false }
 }
 
 /// Entries of lists, sorted out.
@@ -151,7 +151,7 @@ impl Lists<'_> {
 
     fn is_own(&self, peer: &Peer) -> bool {
         let own = |address: IpAddr| is_own(address) && !(self.loopback && address.is_loopback());
-        peer.name == self.own_name || peer.place.address().is_some_and(own)
+        peer.name == self.own_name || peer.endpoint.address().is_some_and(own)
     }
 }
 

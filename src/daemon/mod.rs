@@ -25,6 +25,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+pub use itself::descs;
+
 use board::Board;
 use keeper::Keeper;
 use meetings::Meetings;
@@ -41,7 +43,6 @@ use crate::config::settings::Settings;
 use crate::config::watch::Watched;
 use crate::host::roots::Roots;
 use crate::iperf::server::Server;
-use crate::model::metric::Desc;
 use crate::model::snapshot::HostFacts;
 use crate::publish::Published;
 use crate::web;
@@ -75,25 +76,6 @@ impl From<Fault> for StartFault {
     fn from(fault: Fault) -> Self {
         StartFault::Other(fault)
     }
-}
-
-/// Everything that the daemon publishes, for the metric reference and the checks of rules and panels.
-pub fn descs() -> Vec<&'static Desc> {
-    let samplers = crate::sample::SAMPLERS.iter().flat_map(|kind| kind.descs.iter());
-    let mut all: Vec<&'static Desc> = samplers
-        .chain(crate::probe::PROBES.iter().flat_map(|kind| kind.descs.iter()))
-        .chain(crate::probe::metrics::EVERY)
-        .chain(crate::probe::metrics::TARGETS)
-        .chain(crate::probe::throughput::metrics::DESCS)
-        .chain(crate::judge::families::DESCS)
-        .chain(crate::judge::load::DESCS)
-        .chain(itself::DESCS)
-        .chain(crate::publish::DESCS)
-        .copied()
-        .collect();
-    all.sort_by_key(|desc| (desc.name, desc.labels));
-    all.dedup_by_key(|desc| (desc.name, desc.labels));
-    all
 }
 
 /// Where the turn's lock may lie, best first.

@@ -108,7 +108,7 @@ impl Probing {
         let worked = Some(self.clock.now());
         let (calm, facts) = (Calm::default(), judging::Memory::default());
         let mut lane = Lane { plan, timetable, targets, state, runs: 0, worked, calm, facts };
-        self.check_ceilings(&mut lane);
+        self.keep_planned_ceilings(&mut lane);
         lane
     }
 
@@ -132,7 +132,7 @@ impl Probing {
     }
 
     /// A changed plan keeps what is known of probes and targets that are still there.
-    fn take_new_plan(&self, lane: &mut Lane) {
+    pub(super) fn take_new_plan(&self, lane: &mut Lane) {
         let Some(plan) = self.board.lock().plan.clone() else { return };
         if Arc::ptr_eq(&plan, &lane.plan) {
             return;
@@ -144,7 +144,7 @@ impl Probing {
         lane.facts.keep_planned(&plan);
         account::new_views(&self.board, &plan);
         lane.plan = plan;
-        self.check_ceilings(lane);
+        self.keep_planned_ceilings(lane);
     }
 
     /// Sees how the idle gates stand that somebody waits for; not in the wake of own work, which is

@@ -185,7 +185,7 @@ mod tests {
             };
             book.learn(Entry {
                 of,
-                identity: "\"".repeat(300),
+                identity: "i".repeat(64),
                 by: "b".repeat(300),
                 value: 1e6 / 3.0,
                 trust: Trust::Knee,
@@ -196,6 +196,7 @@ mod tests {
                 latency: Seconds(1.0 / 3.0),
                 source: "s".repeat(300),
                 at: Some(1_700_000_000.0 + 1.0 / 3.0),
+                fallen: 0,
             });
         }
         book

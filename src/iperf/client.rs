@@ -10,7 +10,8 @@ use super::parameters::{self, block};
 use super::report::Report;
 use super::results;
 use super::stream::{Tuning, Untunable};
-use super::transfer::{Plan, Totals, Transfer};
+use super::totals::Totals;
+use super::transfer::{Plan, Transfer};
 use super::wire::{Cookie, RESULTS_BYTES_MAX, State, code};
 use crate::model::link::{
     LinkFault, LinkIdentity, LinkInterval, LinkMeasured, LinkProfile, LinkReason,

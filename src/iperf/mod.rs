@@ -16,5 +16,6 @@ mod results;
 pub mod server;
 mod session;
 mod stream;
+mod totals;
 mod transfer;
 pub mod wire;

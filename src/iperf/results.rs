@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::report::{Report, SenderReport, StreamReport};
-use super::transfer::Totals;
+use super::totals::Totals;
 use crate::base::units::{Bytes, Ratio, Seconds};
 use crate::model::link::{LinkFlow, LinkMeasured, LinkProfile, LinkStream};
 
@@ -77,7 +77,7 @@ fn fill(flow: &mut LinkFlow, sender: &SenderReport) {
 #[cfg(test)]
 mod tests {
     use super::super::info::Info;
-    use super::super::transfer::Total;
+    use super::super::totals::Total;
     use super::*;
     use crate::model::link::{LinkDirection, LinkRtt};
 

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -33,7 +33,7 @@ pub trait Admit: Send + Sync {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Limits {
     pub runtime_max: Seconds,
-    /// Of both directions.
+    /// Of both directions together, the omitted time's too.
     pub bytes_max: Bytes,
     /// Connections that are not part of a test.
     pub waiting_max: usize,
@@ -95,6 +95,7 @@ impl Server {
             stopped: AtomicBool::new(false),
             running: Mutex::default(),
             counts: Mutex::default(),
+            ended: AtomicU64::new(0),
         });
         let mut door = Door::new(listener, Arc::clone(&shared), leaving);
         let body = move || door.run();
@@ -105,6 +106,11 @@ impl Server {
 
     pub fn counts(&self) -> Counts {
         lock(&self.shared.counts).clone()
+    }
+
+    /// Tests that got the slot and are over, whatever came of them; refusals are none.
+    pub fn ended(&self) -> u64 {
+        self.shared.ended.load(Ordering::Acquire)
     }
 }
 
@@ -128,6 +134,8 @@ pub(super) struct Shared {
     stopped: AtomicBool,
     pub running: Mutex<Option<Running>>,
     counts: Mutex<Counts>,
+    /// Tests that began and are over.
+    pub ended: AtomicU64,
 }
 
 /// The test that has the slot.

@@ -3,6 +3,7 @@
 use std::io;
 use std::net::TcpStream;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
@@ -80,6 +81,7 @@ impl Session {
             let _ = self.control.write(&say);
         }
         self.shared.let_leave(self.control.socket);
+        self.shared.ended.fetch_add(1, Ordering::AcqRel);
     }
 
     fn limits(&self) -> &Limits {
@@ -117,14 +119,16 @@ impl Session {
     fn plan(&self) -> Plan {
         let asked = &self.parameters;
         let bytes = Some(asked.bytes).filter(|n| *n > 0 && asked.omit == 0);
-        let most = self.limits().bytes_max.0;
+        // A sender passes the limit, so that the test is cut there: one that only stopped would
+        // show a slow wire.
+        let most = self.limits().bytes_max.0.saturating_add(1);
         Plan {
             streams: usize::try_from(asked.streams).unwrap_or(1),
             direction: asked.direction,
             is_client: false,
             block: asked.block,
             omit: Duration::from_secs(asked.omit.unsigned_abs()),
-            bytes_max: Some(bytes.map_or(most, |bytes| bytes.min(most))),
+            bytes_max: Some(bytes.unwrap_or(most).min(most)),
         }
     }
 
@@ -191,7 +195,7 @@ impl Session {
             if left.is_zero() {
                 return Err(End::error(LinkReason::Timeout, code::EXPIRED));
             }
-            if transfer.received() > self.limits().bytes_max.0 {
+            if transfer.moved() > self.limits().bytes_max.0 {
                 return Err(End::error(LinkReason::Denied, code::TOTAL_RATE));
             }
             if self.control.wait(transfer.patience().min(left).min(LOOK))? {

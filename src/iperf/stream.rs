@@ -40,7 +40,7 @@ pub(super) struct Tuning {
 /// A setting that this kernel doesn't give.
 #[derive(Debug)]
 pub(super) enum Untunable {
-    /// Both socket buffers, as they came out.
+    /// What each of both socket buffers can be.
     Window(u64),
     Congestion(io::Error),
     Other(io::Error),
@@ -54,12 +54,12 @@ impl Tuning {
             let bytes = window as usize;
             sockopt::set_socket_send_buffer_size(socket, bytes).map_err(other)?;
             sockopt::set_socket_recv_buffer_size(socket, bytes).map_err(other)?;
-            // Doubled where it is granted, cut at net.core.{w,r}mem_max where it isn't.
+            // Cut at net.core.{w,r}mem_max, and told doubled (socket(7)).
             let sends = sockopt::socket_send_buffer_size(socket).map_err(other)?;
             let receives = sockopt::socket_recv_buffer_size(socket).map_err(other)?;
-            let least = sends.min(receives);
-            if least < bytes {
-                return Err(Untunable::Window(least as u64));
+            let given = (sends.min(receives) / 2) as u64;
+            if given < window {
+                return Err(Untunable::Window(given));
             }
         }
         if self.nodelay {
@@ -209,11 +209,15 @@ impl Stream {
         Ok(Self { id, sends, socket, moved, gate: Arc::clone(gate), thread: Some(thread) })
     }
 
+    /// Since the start.
+    pub(super) fn bytes(&self) -> Bytes {
+        Bytes(self.moved.bytes.load(Ordering::Acquire))
+    }
+
     pub(super) fn sample(&self) -> Sample {
-        let bytes = Bytes(self.moved.bytes.load(Ordering::Acquire));
         let info =
             if self.sends { Info::of(&*self.socket).unwrap_or_default() } else { Info::default() };
-        Sample { bytes, info }
+        Sample { bytes: self.bytes(), info }
     }
 
     /// Why it ended, where it did.
@@ -348,6 +352,19 @@ mod tests {
         stream.no_more();
         stream.join();
         assert_eq!(stream.sample().bytes, Bytes(10_000));
+    }
+
+    #[test]
+    fn a_window_is_given_whole_or_not_at_all() {
+        let (near, _far) = pair();
+        let apply = |bytes| Tuning { window: Some(bytes), ..Tuning::default() }.apply(&near);
+        let Err(Untunable::Window(most)) = apply(1 << 30) else {
+            return println!("skipped: this kernel gives any window");
+        };
+        assert!(apply(most).is_ok(), "{most}");
+        for more in [most + 1, most * 3 / 2, most * 2] {
+            assert!(matches!(apply(more), Err(Untunable::Window(n)) if n == most), "{more}");
+        }
     }
 
     #[test]

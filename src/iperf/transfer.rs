@@ -9,13 +9,13 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 
 use super::control::Broken;
-use super::info::Info;
-use super::report::{Report, SenderReport, StreamReport, stream_ids};
+use super::report::stream_ids;
 use super::stream::{Gate, Sample, Stream};
+use super::totals::{Total, Totals};
 use crate::base::clock::monotonic;
 use crate::base::units::{Bytes, Seconds};
 use crate::host::sys;
-use crate::model::link::{LinkCpu, LinkDirection, LinkIdentity, LinkInterval, LinkRtt, LinkTick};
+use crate::model::link::{LinkCpu, LinkDirection, LinkInterval, LinkRtt, LinkTick};
 use crate::model::spread::ProcessUse;
 
 /// How often each sender's round-trip time is asked for.
@@ -151,6 +151,7 @@ impl Transfer {
     /// The omitted time is over: everything starts at nothing.
     fn begin_to_count(&mut self) -> LinkInterval {
         let last = self.end_interval();
+        self.used_before = sys::usage();
         self.base.clone_from(&self.interval.samples);
         self.counts_from = Some(self.interval.at);
         if let Some(bytes) = self.plan.bytes_max {
@@ -206,9 +207,14 @@ impl Transfer {
             return 0;
         }
         let received = |(stream, base): (&Stream, &Sample)| {
-            if stream.sends { 0 } else { stream.sample().bytes.0.saturating_sub(base.bytes.0) }
+            if stream.sends { 0 } else { stream.bytes().0.saturating_sub(base.bytes.0) }
         };
         self.streams.iter().zip(&self.base).map(received).sum()
+    }
+
+    /// Bytes of both directions, the omitted ones too.
+    pub(super) fn moved(&self) -> u64 {
+        self.streams.iter().map(|stream| stream.bytes().0).sum()
     }
 
     /// All that may be sent was sent, and the peer's kernel has it.
@@ -250,9 +256,10 @@ impl Transfer {
             bytes: Bytes(sample.bytes.0.saturating_sub(base.bytes.0)),
             info: sample.info.since(&base.info),
         };
+        let time = now.saturating_sub(self.counts_from.unwrap_or(now)).into();
         let totals = Totals {
-            time: now.saturating_sub(self.counts_from.unwrap_or(now)).into(),
-            cpu: self.cpu(now),
+            time,
+            cpu: self.cpu(time),
             streams: self.streams.iter().zip(&samples).zip(&self.base).map(total).collect(),
             rtt: self.rtt(&samples),
             congestion: self.streams.first().and_then(Stream::congestion),
@@ -260,10 +267,10 @@ impl Transfer {
         (totals, last)
     }
 
-    fn cpu(&self, now: Duration) -> LinkCpu {
+    /// Of the counted `time`.
+    fn cpu(&self, time: Seconds) -> LinkCpu {
         let used = sys::usage().since(&self.used_before);
-        let time = now.saturating_sub(self.began).as_secs_f64();
-        let share = |cpu: Seconds| if time > 0.0 { cpu.0 / time } else { 0.0 };
+        let share = |cpu: Seconds| if time.0 > 0.0 { cpu.0 / time.0 } else { 0.0 };
         let (user, system) = (share(used.user), share(used.system));
         LinkCpu { total: user + system, user, system }
     }
@@ -272,7 +279,9 @@ impl Transfer {
         if self.rtts.is_empty() {
             return None;
         }
-        let least = samples.iter().filter_map(|sample| sample.info.rtt_min);
+        // The connection's least, which knows no omitted time.
+        let whole = self.plan.omit.is_zero();
+        let least = samples.iter().filter_map(|sample| sample.info.rtt_min.filter(|_| whole));
         let at = |q: f64| Seconds(self.rtts.value_at_quantile(q) as f64 / 1e6);
         let smoothed = Seconds(self.rtts.min() as f64 / 1e6);
         let min = least.fold(smoothed, |a, b| if b.0 < a.0 { b } else { a });
@@ -280,61 +289,66 @@ impl Transfer {
     }
 }
 
-/// What one end counted.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Totals {
-    pub time: Seconds,
-    pub cpu: LinkCpu,
-    pub streams: Vec<Total>,
-    /// Where this end sends.
-    pub rtt: Option<LinkRtt>,
-    pub congestion: Option<String>,
-}
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
 
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Total {
-    pub id: u32,
-    pub sends: bool,
-    pub bytes: Bytes,
-    pub info: Info,
-}
+    use super::super::info::Info;
+    use super::*;
 
-impl Totals {
-    pub(super) fn report(&self, identity: Option<LinkIdentity>) -> Report {
-        let stream = |total: &Total| StreamReport {
-            id: total.id,
-            bytes: total.bytes,
-            retransmits: total.info.retransmits,
-            time: Some(self.time),
+    fn sending(omit: Duration) -> (Transfer, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let far = listener.accept().unwrap().0;
+        let plan = Plan {
+            streams: 1,
+            direction: LinkDirection::Forward,
+            is_client: true,
+            block: 4096,
+            omit,
+            bytes_max: Some(1),
         };
-        Report {
-            cpu: self.cpu,
-            sends: self.streams.iter().any(|total| total.sends),
-            congestion: self.congestion.clone(),
-            streams: self.streams.iter().map(stream).collect(),
-            sender: self.sender(),
-            identity,
+        (Transfer::start(plan, vec![near]).unwrap(), far)
+    }
+
+    fn used() -> f64 {
+        let ProcessUse { user, system, .. } = sys::usage();
+        user.0 + system.0
+    }
+
+    fn work() {
+        let begun = used();
+        while used() < begun + 0.02 {
+            std::hint::black_box((0..10_000u64).fold(1, |a, b| a ^ b.wrapping_mul(a)));
         }
     }
 
-    /// Sums over the streams on which this end sends; a sum of which a part is unknown is unknown.
-    pub(super) fn sender(&self) -> Option<SenderReport> {
-        let infos: Vec<&Info> = self.streams.iter().filter(|t| t.sends).map(|t| &t.info).collect();
-        if infos.is_empty() {
-            return None;
+    #[test]
+    fn cpu_time_of_the_omitted_time_is_left_out() {
+        let idle = || std::thread::park_timeout(Duration::from_millis(20));
+        for counted in [work, idle] {
+            let (mut transfer, _far) = sending(Duration::from_millis(1));
+            work();
+            let before = used();
+            assert!(transfer.tick().unwrap().omitted);
+            let from = used();
+            counted();
+            let until = used();
+            let totals = transfer.stop().0;
+            let spent = totals.cpu.total * totals.time.0;
+            assert!(spent >= until - from, "{spent} s: less than in the counted time");
+            assert!(spent <= used() - before, "{spent} s: more than in the counted time");
         }
-        let count = |of: fn(&Info) -> Option<u64>| infos.iter().map(|i| of(i)).sum::<Option<u64>>();
-        let time = |of: fn(&Info) -> Option<Seconds>| {
-            infos.iter().map(|i| of(i).map(|s| s.0)).sum::<Option<f64>>().map(Seconds)
-        };
-        Some(SenderReport {
-            bytes_sent: count(|i| i.bytes_sent),
-            bytes_retransmitted: count(|i| i.bytes_retransmitted),
-            busy: time(|i| i.busy),
-            rwnd_limited: time(|i| i.rwnd_limited),
-            sndbuf_limited: time(|i| i.sndbuf_limited),
-            rtt: self.rtt,
-            mss: infos.iter().filter_map(|i| i.mss.map(|b| b.0)).min(),
-        })
+    }
+
+    #[test]
+    fn the_least_round_trip_is_the_connections_only_where_nothing_is_omitted() {
+        for (omit, least) in [(Duration::ZERO, 0.001), (Duration::from_millis(1), 0.005)] {
+            let (mut transfer, _far) = sending(omit);
+            transfer.rtts.record(5000).unwrap();
+            let info = Info { rtt_min: Some(Seconds(0.001)), ..Info::default() };
+            let rtt = transfer.rtt(&[Sample { info, ..Sample::default() }]).unwrap();
+            assert!((rtt.min.0 - least).abs() < 1e-4, "{omit:?}: {rtt:?}");
+        }
     }
 }

@@ -114,7 +114,6 @@ pub mod code {
     pub const MESSAGE: i32 = 110;
     pub const RECEIVE_PARAMETERS: i32 = 114;
     pub const RECEIVE_RESULTS: i32 = 117;
-    pub const CLIENT_TERMINATED: i32 = 119;
     /// Stock clients say of it that the server is busy.
     pub const ACCESS_DENIED: i32 = 121;
     pub const BUFFER: i32 = 141;

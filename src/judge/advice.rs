@@ -2,6 +2,7 @@
 
 use super::ceilings::{self, bits};
 use super::facts::{Facts, HDD_USUAL, Run};
+use crate::base::physics::write_factor;
 use crate::base::units::Rate;
 use crate::model::path::{Media, Wal};
 use crate::model::verdict::{Advice, Effort, Expected, Limit, Unit, Verdict};
@@ -169,8 +170,7 @@ fn disks(facts: &Facts) -> Option<f64> {
         Media::Nvme => 3e9,
     };
     let one = facts.backing.bandwidth.map_or(usual, |rate| rate.0);
-    let writes = facts.write_ratio()?;
-    let copies = (1.0 - writes) + writes * facts.replicas();
+    let copies = write_factor(facts.write_ratio()?, facts.replicas());
     in_unit(facts, one * facts.devices()? / copies)
 }
 
@@ -235,8 +235,7 @@ fn flash(facts: &Facts) -> Option<Next> {
     if !facts.is_random() {
         return None;
     }
-    let writes = facts.write_ratio()?;
-    let cost = (1.0 - writes) + writes * facts.penalty();
+    let cost = write_factor(facts.write_ratio()?, facts.penalty());
     let devices = facts.devices()?;
     let latency = if facts.network_backed() { FLASH_LATENCY_REMOTE } else { FLASH_LATENCY };
     least([

@@ -2,10 +2,10 @@
 //! measurement went clearly beyond.
 
 use super::facts::Facts;
-use crate::base::physics::{goodput, payload};
+use crate::base::physics::{self, goodput, payload, write_factor};
 use crate::base::units::{Bytes, Rate};
 use crate::model::path::{DeclaredPath, Encapsulation};
-use crate::model::verdict::{Ceiling, Persistence, Trust, Unit};
+use crate::model::verdict::{Ceiling, Trust, Unit};
 
 /// A measurement above this times a ceiling shows that the ceiling is none.
 pub const BEYOND: f64 = 1.05;
@@ -84,27 +84,23 @@ pub fn link(facts: &Facts) -> Believed {
     let one_flow = facts.is_link() && facts.depth == Some(1.0);
     let members = wire.members.filter(|_| !one_flow).map_or(1.0, f64::from);
     let divisor = if writes { copies_on_the_link(facts) } else { 1.0 };
+    let overlay = wire.encapsulation.unwrap_or(Encapsulation::None);
     let carries = |mtu| {
-        let framing = wire.encapsulation.unwrap_or(Encapsulation::None).framing(mtu);
-        goodput(Rate(line.0 * members), framing).map(|rate| rate.0 / divisor)
+        let most = goodput(Rate(line.0 * members), overlay.framing(mtu));
+        most.map(|rate| rate.0 / divisor)
     };
-    let mtu = mtu_of(wire, |mtu| carries(mtu).is_some_and(|most| measured > most * 1.005));
+    let seen = facts.link.segment_payload_bytes.filter(|_| facts.is_link());
+    let seen = seen.and_then(|segment| physics::mtu_of(segment, overlay.framing(0).encapsulation));
+    let exceeds = |mtu| carries(mtu).is_some_and(|most| measured > most * 1.005);
+    let mtu = seen.unwrap_or_else(|| mtu_of(wire, exceeds));
     let Some(value) = carries(mtu) else { return Believed::Unknown };
     let bond = if members > 1.0 { format!("{members} x ") } else { String::new() };
     let copies =
         if divisor > 1.0 { format!(", each write {divisor} x on it") } else { String::new() };
     let source = describe(wire, &format!("{bond}{}", bits(line)), mtu) + &copies;
-    let ceiling = Ceiling {
-        value,
-        unit: Unit::BytesPerSecond,
-        resource: LINK.into(),
-        direction: if writes { "write" } else { "read" }.into(),
-        trust,
-        source,
-        at: None,
-        kind: Persistence::Sustained,
-    };
-    check(ceiling, measured)
+    let direction = if writes { "write" } else { "read" };
+    let value = (value, Unit::BytesPerSecond);
+    check(Ceiling::lasting(value, (LINK, direction), (trust, source)), measured)
 }
 
 /// As declared; else 1500, or 9000 where the measurement shows that packets are larger.
@@ -148,39 +144,23 @@ pub fn disks(facts: &Facts) -> Believed {
     };
     let Some(measured) = facts.bytes() else { return Believed::Unknown };
     let writes = facts.write_bytes() / measured;
-    let value = one.0 * devices / ((1.0 - writes) + writes * facts.replicas());
+    let value = one.0 * devices / write_factor(writes, facts.replicas());
     let copies = if writes > 0.0 && facts.replicas() > 1.0 {
         format!(", {} copies", facts.replicas())
     } else {
         String::new()
     };
-    let ceiling = Ceiling {
-        value,
-        unit: Unit::BytesPerSecond,
-        resource: "disks".into(),
-        direction: direction(facts).into(),
-        trust: Trust::Declared,
-        source: format!("{devices} x {one}{copies}"),
-        at: None,
-        kind: Persistence::Sustained,
-    };
-    check(ceiling, measured)
+    let source = (Trust::Declared, format!("{devices} x {one}{copies}"));
+    let value = (value, Unit::BytesPerSecond);
+    check(Ceiling::lasting(value, ("disks", direction(facts)), source), measured)
 }
 
 /// The limit that somebody set, in the unit in which it is closest.
 pub fn set_limit(facts: &Facts) -> Believed {
     let of = |value: Option<f64>, unit: Unit, measured: Option<f64>| {
         let (value, measured) = (value?, measured?);
-        let ceiling = Ceiling {
-            value,
-            unit,
-            resource: "rate".into(),
-            direction: direction(facts).into(),
-            trust: Trust::Declared,
-            source: "a limit that somebody set".into(),
-            at: None,
-            kind: Persistence::Sustained,
-        };
+        let source = (Trust::Declared, "a limit that somebody set".to_owned());
+        let ceiling = Ceiling::lasting((value, unit), ("rate", direction(facts)), source);
         Some((measured / value, check(ceiling, measured)))
     };
     let operations = facts.backing.operations_limit.map(|limit| limit.0);

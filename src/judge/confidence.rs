@@ -1,6 +1,7 @@
 //! How sure a verdict is, in one place.
 
-use super::facts::{Facts, FlagFacts};
+use super::doubt;
+use super::facts::Facts;
 use super::limits::Finding;
 use crate::base::units::Ratio;
 use crate::model::verdict::Limit;
@@ -11,6 +12,8 @@ const WITHOUT_SECOND_LEG: f64 = 0.5;
 const WITH_BUSY_SPINDLES: f64 = 0.75;
 /// With a validity flag set against it.
 const FLAGGED: f64 = 0.3;
+/// Where it rests on a declaration that is denied.
+const DENIED: f64 = 0.5;
 
 /// A number against the threshold of its limit and the mark at which it is beyond doubt.
 #[derive(Clone, Copy, Debug)]
@@ -51,9 +54,23 @@ impl Margin {
 pub fn of(limit: Limit, finding: &Finding, facts: &Facts) -> f64 {
     let second = if finding.second { 0.25 } else { 0.0 };
     let plain = 0.5 + 0.25 * finding.margin.share() + second;
-    [finding.most, without_second_leg(limit, finding, facts), flagged(limit, finding, facts)]
-        .into_iter()
-        .fold(plain, f64::min)
+    let mosts = [
+        finding.most,
+        without_second_leg(limit, finding, facts),
+        flagged(limit, finding, facts),
+        denied(limit, finding, facts),
+    ];
+    mosts.into_iter().fold(plain, f64::min)
+}
+
+/// What rests on the medium is a guess where that is denied.
+fn denied(limit: Limit, finding: &Finding, facts: &Facts) -> f64 {
+    let rests_on_it = match limit {
+        Limit::Cache | Limit::Seek | Limit::Bandwidth | Limit::Operations => true,
+        Limit::Throttle | Limit::WritePath => !finding.counted,
+        _ => false,
+    };
+    if rests_on_it && doubt::medium(facts).is_some() { DENIED } else { 1.0 }
 }
 
 fn without_second_leg(limit: Limit, finding: &Finding, facts: &Facts) -> f64 {
@@ -73,21 +90,17 @@ fn without_second_leg(limit: Limit, finding: &Finding, facts: &Facts) -> f64 {
 
 /// A flag that a limit is about doesn't speak against it.
 fn flagged(limit: Limit, finding: &Finding, facts: &Facts) -> f64 {
-    let FlagFacts { direct, prefilled, steady, cached, contended, cpu_limited, throttled, short } =
-        facts.flags;
-    let reads = facts.write_ratio().is_some_and(|w| w < 1.0);
     let below_caches = limit == Limit::WritePath && finding.counted;
-    let against = [
-        direct == Some(false) && limit != Limit::Cache && !below_caches,
-        prefilled == Some(false) && reads,
-        steady == Some(false) && limit != Limit::Contended,
-        cached == Some(true) && limit != Limit::Cache,
-        contended == Some(true) && limit != Limit::Contended,
-        cpu_limited == Some(true) && limit != Limit::Cpu && !finding.counted,
-        throttled == Some(true) && !matches!(limit, Limit::Cpu | Limit::Throttle),
-        short == Some(true),
-    ];
-    if against.contains(&true) { FLAGGED } else { 1.0 }
+    let counts = |flag| match flag {
+        "direct" => limit != Limit::Cache && !below_caches,
+        "prefilled" => facts.write_ratio().is_some_and(|writes| writes < 1.0),
+        "steady" | "contended" => limit != Limit::Contended,
+        "cached" => limit != Limit::Cache,
+        "cpu_limited" => limit != Limit::Cpu && !finding.counted,
+        "throttled" => !matches!(limit, Limit::Cpu | Limit::Throttle),
+        _ => true,
+    };
+    if facts.flags.against().any(counts) { FLAGGED } else { 1.0 }
 }
 
 /// For people: `0.75`.

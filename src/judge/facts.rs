@@ -5,9 +5,11 @@
 use serde::{Deserialize, Serialize};
 
 use crate::base::legs::{Saturation, classify, rotational_rule, waits_at_device};
-use crate::base::physics::{Band, Spread, latency_of, spindle_band};
+use crate::base::limits::{SPINDLE_BUSY, SPINDLE_QUEUE};
+use crate::base::physics::{Band, Spread, latency_of, spindle_band, write_factor};
 use crate::base::units::{Bytes, Frequency, Rate, Ratio, Seconds};
 use crate::model::job::Access;
+use crate::model::outcome::Flags;
 use crate::model::path::{DeclaredBacking, DeclaredPath, Media};
 use crate::model::verdict::Ceiling;
 
@@ -50,7 +52,7 @@ pub struct Facts {
     pub device: DeviceFacts,
     pub cpu: CpuFacts,
     pub link: LinkFacts,
-    pub flags: FlagFacts,
+    pub flags: Flags,
     pub backing: DeclaredBacking,
     pub path: DeclaredPath,
     pub known: Known,
@@ -90,6 +92,8 @@ pub struct DeviceFacts {
     /// virtio, Xen, Hyper-V, cloud: what is under it is somebody else's.
     pub is_virtual: Option<bool>,
     pub network_backed: Option<bool>,
+    /// Somebody looked, and no disk was found under it: a layer of unknown kind takes what is written.
+    pub unseen: Option<bool>,
     pub count: Option<u32>,
     /// Of the nearest cgroup limit on I/O.
     pub cgroup_ratio: Option<Ratio>,
@@ -121,20 +125,6 @@ pub struct LinkFacts {
     pub send_buffer_limited_ratio: Option<Ratio>,
 }
 
-/// What speaks against a run's validity; `None` = can't be known.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct FlagFacts {
-    pub direct: Option<bool>,
-    pub prefilled: Option<bool>,
-    pub steady: Option<bool>,
-    pub cached: Option<bool>,
-    pub contended: Option<bool>,
-    pub cpu_limited: Option<bool>,
-    pub throttled: Option<bool>,
-    pub short: Option<bool>,
-}
-
 /// What other runs on the same backing said.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -163,9 +153,6 @@ const HDD_BANDWIDTH: Rate = Rate(300e6);
 pub const HDD_USUAL: Rate = Rate(150e6);
 const SATA_BANDWIDTH: Rate = Rate(600e6);
 const NVME_BANDWIDTH: Rate = Rate(15e9);
-/// Busy means something for a spindle with a queue.
-const BUSY: f64 = 0.95;
-const BUSY_QUEUE: f64 = 2.0;
 /// A second leg with less than this times the depth is no second leg.
 const TWICE: f64 = 1.9;
 
@@ -229,7 +216,7 @@ impl Facts {
     }
 
     pub fn is_random(&self) -> bool {
-        self.access == Some(Access::Random)
+        matches!(self.access, Some(Access::Random | Access::RandomMap))
     }
 
     pub fn is_sequential(&self) -> bool {
@@ -349,8 +336,7 @@ impl Facts {
     }
 
     fn weaker_rule(&self) -> bool {
-        let writes = self.write_ratio().unwrap_or(0.0);
-        let penalty = (1.0 - writes) + writes * self.penalty();
+        let penalty = write_factor(self.write_ratio().unwrap_or(0.0), self.penalty());
         let depth = self.depth.unwrap_or(0.0).clamp(0.0, 1e6) as u32;
         self.devices().is_some_and(|n| rotational_rule(depth, penalty, n.clamp(0.0, 1e6) as usize))
     }
@@ -359,8 +345,8 @@ impl Facts {
     pub fn busy_spindles(&self) -> bool {
         let queue = self.device.in_flight.or(self.depth);
         self.rotational() == Some(true)
-            && self.device.busy_ratio.is_some_and(|busy| busy.0 >= BUSY)
-            && queue.is_some_and(|queue| queue > BUSY_QUEUE)
+            && self.device.busy_ratio.is_some_and(|busy| busy.0 >= SPINDLE_BUSY)
+            && queue.is_some_and(|queue| queue > SPINDLE_QUEUE)
     }
 
     pub fn is_saturated(&self) -> bool {

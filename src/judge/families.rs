@@ -32,33 +32,45 @@ static CEILING_RATIO: Desc = Desc::gauge(
 type FourDescs = [[Desc; 2]; 2];
 
 macro_rules! ceilings_of {
-    ($prefix:literal, $label:literal, $what:literal) => {
+    ($prefix:literal, $label:literal, $what:literal, $from:literal) => {
         [
             [
-                ceiling_desc!($prefix, "read_operations", $label, $what, "reads a second"),
-                ceiling_desc!($prefix, "write_operations", $label, $what, "writes a second"),
+                ceiling_desc!($prefix, "read_operations", $label, $what, "reads", $from),
+                ceiling_desc!($prefix, "write_operations", $label, $what, "writes", $from),
             ],
             [
-                ceiling_desc!($prefix, "read_bytes", $label, $what, "bytes read a second"),
-                ceiling_desc!($prefix, "write_bytes", $label, $what, "bytes written a second"),
+                ceiling_desc!($prefix, "read_bytes", $label, $what, "bytes read", $from),
+                ceiling_desc!($prefix, "write_bytes", $label, $what, "bytes written", $from),
             ],
         ]
     };
 }
 
 macro_rules! ceiling_desc {
-    ($prefix:literal, $of:literal, $label:literal, $what:literal, $unit:literal) => {
+    ($prefix:literal, $of:literal, $label:literal, $what:literal, $unit:literal, $from:literal) => {
         Desc::gauge(
             concat!($prefix, $of, "_per_second"),
             &[$label],
-            concat!("Most ", $unit, " that the ", $what, " gives; absent while none is known."),
-            "clean saturated probe runs, configuration",
+            concat!(
+                "Most ",
+                $unit,
+                " a second that the ",
+                $what,
+                " gives; absent while none is known."
+            ),
+            $from,
         )
     };
 }
 
-static DISK: FourDescs = ceilings_of!("loadline_disk_ceiling_", "device", "disk");
-static TARGET: FourDescs = ceilings_of!("loadline_target_ceiling_", "target", "target");
+static DISK: FourDescs =
+    ceilings_of!("loadline_disk_ceiling_", "device", "disk", "clean saturated probe runs");
+static TARGET: FourDescs = ceilings_of!(
+    "loadline_target_ceiling_",
+    "target",
+    "target",
+    "clean saturated probe runs, configuration"
+);
 static NIC: [Desc; 2] = [
     Desc::gauge(
         "loadline_nic_ceiling_receive_bytes_per_second",

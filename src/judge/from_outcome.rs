@@ -1,6 +1,7 @@
 //! Facts of a run of our own, from what its worker saw.
 
-use super::facts::{CpuFacts, DeviceFacts, Facts, FlagFacts, SecondLeg, Subject};
+use super::facts::{CpuFacts, DeviceFacts, Facts, SecondLeg, Subject};
+use crate::base::stats;
 use crate::base::units::{Bytes, Frequency, Rate, Ratio, Seconds};
 use crate::model::job::{Backing, Device};
 use crate::model::outcome::{Done, Evidence, Inspection, Measured, RATE_INTERVAL, per_second};
@@ -55,7 +56,7 @@ pub fn storage(done: &Done, place: &Place<'_>) -> Option<Facts> {
         rate_cv: variation(&first.rates),
         device: device(done, place),
         cpu: cpu(&done.evidence),
-        flags: flags(done),
+        flags: done.flags,
         backing: place.backing.clone(),
         ..Facts::default()
     })
@@ -113,13 +114,7 @@ pub fn variation(rates: &[f32]) -> Option<f64> {
         .chunks_exact(span)
         .map(|chunk| chunk.iter().map(|rate| f64::from(*rate)).sum::<f64>() / span as f64)
         .collect();
-    if intervals.len() < INTERVALS_MIN {
-        return None;
-    }
-    let n = intervals.len() as f64;
-    let mean = intervals.iter().sum::<f64>() / n;
-    let variance = intervals.iter().map(|rate| (rate - mean).powi(2)).sum::<f64>() / n;
-    Some(variance.sqrt() / mean).filter(|cv| cv.is_finite())
+    if intervals.len() < INTERVALS_MIN { None } else { stats::variation(&intervals) }
 }
 
 /// Whether a leg that had operations in flight all the time completed none for a while.
@@ -149,22 +144,9 @@ fn device(done: &Done, place: &Place<'_>) -> DeviceFacts {
         rotational: first.filter(|_| rotational.iter().all(|r| *r == first)),
         is_virtual: (!place.devices.is_empty()).then(|| rotational.contains(&None)),
         network_backed: backing.map(|backing| backing == Backing::Network),
+        unseen: backing.map(|backing| backing == Backing::Unknown && place.devices.is_empty()),
         count: u32::try_from(place.devices.len()).ok().filter(|n| *n > 0),
         cgroup_ratio: evidence.io_limit.as_ref().map(|limit| Ratio(limit.used)),
-    }
-}
-
-fn flags(done: &Done) -> FlagFacts {
-    let flags = &done.flags;
-    FlagFacts {
-        direct: flags.direct,
-        prefilled: flags.prefilled,
-        steady: flags.steady,
-        cached: flags.cached,
-        contended: flags.contended,
-        cpu_limited: flags.cpu_limited,
-        throttled: flags.throttled,
-        short: flags.short,
     }
 }
 

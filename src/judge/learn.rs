@@ -1,9 +1,10 @@
 //! What a run teaches of ceilings: only a clean one that is saturated teaches any.
 
-use super::book::{Entry, Of, Resource, Way};
+use super::book::{Entry, Of, Reached, Resource, Way};
 use super::facts::Facts;
 use crate::base::clock::Moment;
 use crate::base::legs::Saturation;
+use crate::base::limits::IO_LIMIT_SHARE;
 use crate::base::units::{Bytes, Seconds};
 use crate::model::job::{Place, Target};
 use crate::model::outcome::{DeviceUse, Done, Inspection, Measured};
@@ -26,20 +27,21 @@ pub struct Lesson<'a> {
 }
 
 /// What tells a target from another under its name: its path, what is mounted there, and the disks
-/// under it as `told` tells them.
+/// under it as `told` tells them; where it tells none, the mount's source. The kernel's names of disks
+/// are dealt out anew at each start.
 pub fn identity(
     target: &Target,
     inspection: &Inspection,
     told: impl Fn(&str) -> Option<String>,
 ) -> String {
-    let disks = inspection.devices.iter().map(|d| told(&d.name).unwrap_or_else(|| d.name.clone()));
-    let whole = format!(
-        "{}\n{}\n{}\n{}",
-        target.place.path().display(),
-        inspection.filesystem,
-        inspection.source,
-        disks.collect::<Vec<_>>().join("\n")
-    );
+    let path = target.place.path().display();
+    let disks: Vec<_> = inspection.devices.iter().map(|disk| told(&disk.name)).collect();
+    let all: Option<Vec<String>> = disks.into_iter().collect();
+    let below = match all.filter(|disks| !disks.is_empty()) {
+        Some(disks) => disks.join("\n"),
+        None => inspection.source.clone(),
+    };
+    let whole = format!("{path}\n{}\n{below}", inspection.filesystem);
     format!("{:08x}", crc32fast::hash(whole.as_bytes()))
 }
 
@@ -47,50 +49,51 @@ impl Lesson<'_> {
     /// The ceilings that this run found, of its target and of the one disk under it; `told` says
     /// what tells a disk from others.
     pub fn entries(&self, told: impl Fn(&str) -> Option<String>) -> Vec<Entry> {
-        let Some((way, unit, rate)) = self.rate().filter(|_| self.teaches()) else {
+        if !self.teaches() {
             return Vec::new();
-        };
+        }
+        self.found(told).into_iter().map(|found| self.entry(found)).collect()
+    }
+
+    /// What this run reached, whether or not it is a ceiling, of the same; nothing where a cache
+    /// answered or may have.
+    pub fn reached(&self, told: impl Fn(&str) -> Option<String>) -> Vec<Reached> {
+        let flags = &self.facts.flags;
+        let by_cache = self.verdict.limit == Limit::Cache
+            || flags.cached == Some(true)
+            || flags.direct == Some(false);
+        if by_cache { Vec::new() } else { self.found(told) }
+    }
+
+    fn found(&self, told: impl Fn(&str) -> Option<String>) -> Vec<Reached> {
+        let Some((way, unit, rate)) = self.rate() else { return Vec::new() };
         let Some(block) = self.facts.mean_block() else { return Vec::new() };
-        let in_unit = |rate: f64, block: f64| match unit {
-            Unit::OperationsPerSecond => rate,
-            Unit::BytesPerSecond => rate * block,
+        let of = |resource, identity, rate: f64, block: f64| Reached {
+            of: Of { resource, way, unit },
+            identity,
+            value: match unit {
+                Unit::OperationsPerSecond => rate,
+                Unit::BytesPerSecond => rate * block,
+            },
+            kind: self.kind(way),
+            block: Bytes(block.max(0.0) as u64),
         };
-        let of_target = Resource::Target(self.target.name.clone());
-        let target = self.entry(Of { resource: of_target, way, unit }, in_unit(rate, block), block);
+        let target = Resource::Target(self.target.name.clone());
         let mut found =
-            vec![Entry { identity: identity(self.target, self.inspection, &told), ..target }];
+            vec![of(target, identity(self.target, self.inspection, &told), rate, block)];
         if let Some((device, rate, block)) = self.at_disk(way, rate * block) {
-            let of = Of { resource: Resource::Disk(device.clone()), way, unit };
-            let disk = self.entry(of, in_unit(rate, block), block);
-            found.extend(told(&device).map(|identity| Entry { identity, ..disk }));
+            let told = told(&device);
+            found.extend(told.map(|told| of(Resource::Disk(device), told, rate, block)));
         }
         found
     }
 
-    /// What this run reached, whether or not it is a ceiling; nothing where a cache answered.
-    pub fn reached(&self) -> Option<(Of, f64, Persistence)> {
-        let is_cache = self.verdict.limit == Limit::Cache || self.facts.flags.cached == Some(true);
-        let (way, unit, rate) = self.rate().filter(|_| !is_cache)?;
-        let value = match unit {
-            Unit::OperationsPerSecond => rate,
-            Unit::BytesPerSecond => rate * self.facts.mean_block()?,
-        };
-        let resource = Resource::Target(self.target.name.clone());
-        Some((Of { resource, way, unit }, value, self.kind(way)))
-    }
-
     /// Clean, long enough, saturated, and held by what is below the probe.
     fn teaches(&self) -> bool {
-        let flags = &self.facts.flags;
         let against = [
-            flags.direct == Some(false),
-            flags.prefilled == Some(false),
-            flags.steady == Some(false),
-            flags.cached == Some(true),
-            flags.contended == Some(true),
-            flags.cpu_limited == Some(true),
-            flags.throttled == Some(true),
-            flags.short == Some(true),
+            self.facts.flags.against().next().is_some(),
+            // What a limit on our own control group lets through is no disk's ceiling.
+            self.facts.device.cgroup_ratio.is_some_and(|used| used.0 >= IO_LIMIT_SHARE),
             // Each names something else than the resource, or that there was more to have.
             matches!(
                 self.verdict.limit,
@@ -155,25 +158,26 @@ impl Lesson<'_> {
         }
     }
 
-    fn entry(&self, of: Of, value: f64, block: f64) -> Entry {
-        let (source, first) = (self.source(), self.done.legs.first());
+    fn entry(&self, Reached { of, identity, value, kind, block }: Reached) -> Entry {
+        let first = self.done.legs.first();
         let seeks = self.facts.is_random() && self.facts.rotational() == Some(true);
         let whole = matches!(self.target.place, Place::Device(_))
             && of.way == Way::Read
             && first.is_some_and(|leg| leg.profile.span.is_none());
         Entry {
-            identity: String::new(),
+            of,
+            identity,
             by: self.by.to_owned(),
             value,
             trust: Trust::Knee,
-            kind: self.kind(of.way),
+            kind,
             short_stroke: seeks && !self.facts.network_backed() && !whole,
-            block: Bytes(block.max(0.0) as u64),
+            block,
             depth: self.facts.depth.unwrap_or(0.0),
             latency: first.map_or(Seconds(0.0), Measured::latency_mean),
-            source,
+            source: self.source(),
             at: Some(self.at.unix_seconds()),
-            of,
+            fallen: 0,
         }
     }
 

@@ -6,12 +6,13 @@ use std::sync::Arc;
 
 use super::effective::{DiskCeilings, Effective, Side};
 use super::families;
+use crate::base::limits::{FALLEN_SHARE, SPINDLE_BUSY, SPINDLE_QUEUE};
 use crate::base::units::{Ratio, Seconds};
 use crate::base::window::Latch;
 use crate::model::live::{DiskLive, DiskWindow, KnownLine};
 use crate::model::load::DiskLoad;
 use crate::model::metric::{Desc, Label, Point, push_some};
-use crate::model::snapshot::{Of, Resource};
+use crate::model::snapshot::{Of, Resource, ResourceClass};
 
 static UTILIZATION: Desc = Desc::gauge(
     "loadline_disk_utilization_ratio",
@@ -51,7 +52,8 @@ static DEGRADED: Desc = Desc::gauge(
     "loadline_disk_degraded",
     &["device"],
     "1 once 8 of the last 10 windows were slower than the disk's own measured ceiling: a queue that \
-     once gave it, under 70 % of the rate, and twice the latency. 0 once 3 were.",
+     once gave it, under 70 % of the rate, and twice the latency. 0 once 3 were; absent where it can't \
+     be known, as where a spindle was measured on a small part of it.",
     "/proc/diskstats against measured ceilings",
 );
 
@@ -59,14 +61,11 @@ static DEGRADED: Desc = Desc::gauge(
 pub static DESCS: &[&Desc] =
     &[&UTILIZATION, &HEADROOM, &AT_CEILING, &AT_CEILING_TIME, &SATURATION, &DEGRADED];
 
-const SPINDLE_BUSY: f64 = 0.95;
-const SPINDLE_QUEUE: f64 = 2.0;
 const FULL: f64 = 0.9;
 /// Of the queue that reached the ceiling.
 const QUEUE_SHARE: f64 = 0.8;
 /// Of the latency at the ceiling: what waits, and what is slower than it was.
 const INFLATED: f64 = 2.0;
-const FALLEN: f64 = 0.7;
 /// The kernel's own cost model takes its ceilings of small requests at this size (block/blk-iocost.c).
 const PAGE: f64 = 4096.0;
 /// Requests from half of the size at which bandwidth is measured are bound by it alone; ceilings of
@@ -75,6 +74,8 @@ const LARGE: f64 = 131_072.0;
 const LARGER: f64 = 2.0;
 /// A direction without a ceiling that does less than this of the other's is left out.
 const TRACE: f64 = 0.01;
+/// Ticks for which a disk that isn't there is remembered: its sampler may fail once.
+const REMEMBERED_TICKS: u64 = 3;
 
 /// What the sampling lane keeps of this from tick to tick.
 #[derive(Default)]
@@ -90,6 +91,7 @@ struct Kept {
     /// Tick in which it was there.
     seen: u64,
     utilization: Option<f64>,
+    of: Of,
     at_ceiling: Latch,
     degraded: Latch,
     seconds: f64,
@@ -97,7 +99,7 @@ struct Kept {
 
 impl Live {
     /// Sets this tick's `disks` against their ceilings; adds what is published, and shows it in
-    /// `resources`.
+    /// `resources`, where the disks are in the same order.
     pub fn disks(
         &mut self,
         disks: &[DiskLive],
@@ -105,7 +107,9 @@ impl Live {
         (out, resources): (&mut Vec<Point>, &mut [Resource]),
     ) {
         self.tick += 1;
-        for disk in disks {
+        let shown = resources.iter_mut().filter(|shown| shown.class == ResourceClass::Disk);
+        let shown = shown.map(Some).chain(std::iter::repeat_with(|| None));
+        for (disk, shown) in disks.iter().zip(shown) {
             let own = ceilings.disks.get(&disk.device);
             let own = own.filter(|own| *own.identity == *disk.identity);
             if own.is_none() && !disk.spindle {
@@ -117,13 +121,14 @@ impl Live {
                 kept.observe(disk, window, own);
             }
             kept.points(&disk.device, own.is_some(), out);
-            let Some(utilization) = kept.utilization.filter(|_| own.is_some()) else { continue };
-            if let Some(shown) = resources.iter_mut().find(|shown| *shown.device == *disk.device) {
+            let of_ceiling = kept.utilization.filter(|_| own.is_some() && kept.of == Of::Ceiling);
+            let shown = shown.filter(|shown| *shown.device == *disk.device);
+            if let (Some(shown), Some(utilization)) = (shown, of_ceiling) {
                 (shown.share, shown.of) = (Some(Ratio(utilization)), Of::Ceiling);
             }
         }
         let tick = self.tick;
-        self.disks.retain(|_, kept| kept.seen == tick);
+        self.disks.retain(|_, kept| tick - kept.seen <= REMEMBERED_TICKS);
     }
 
     /// What is kept of a disk; anew where another bears the name.
@@ -132,6 +137,7 @@ impl Live {
             identity: Arc::clone(&disk.identity),
             seen: 0,
             utilization: None,
+            of: Of::default(),
             at_ceiling: Latch::default(),
             degraded: Latch::default(),
             seconds: 0.0,
@@ -158,10 +164,12 @@ impl Live {
 impl Kept {
     fn observe(&mut self, disk: &DiskLive, window: &DiskWindow, own: Option<&DiskCeilings>) {
         let used = own.and_then(|own| used(&window.load, own));
-        self.utilization = match (disk.spindle, window.busy) {
-            (true, Some(busy)) => Some(used.map_or(busy.0, |used| used.bytes.max(busy.0))),
-            (true, None) => None,
-            (false, _) => used.map(|used| used.most()),
+        let most = used.map(|used| if disk.spindle { used.bytes } else { used.most() });
+        let busy = window.busy.filter(|_| disk.spindle).map(|busy| busy.0);
+        (self.utilization, self.of) = match (most, busy) {
+            (_, None) if disk.spindle => (None, Of::Time),
+            (most, Some(busy)) if most.is_none_or(|most| most <= busy) => (Some(busy), Of::Time),
+            (most, _) => (most, Of::Ceiling),
         };
         let at_ceiling = is_at_ceiling(disk, window, (self.utilization, own));
         match at_ceiling {
@@ -171,10 +179,9 @@ impl Kept {
             }
             None => self.at_ceiling = Latch::default(),
         }
-        if let Some(own) = own {
-            self.degraded.push(is_degraded(window, own).unwrap_or(false));
-        } else {
-            self.degraded = Latch::default();
+        match own.and_then(|own| is_degraded(window, own)) {
+            Some(is) => self.degraded.push(is),
+            None => self.degraded = Latch::default(),
         }
     }
 
@@ -313,21 +320,24 @@ fn reached(load: &DiskLoad, own: &DiskCeilings) -> Option<(f64, Seconds)> {
     Some((entry.depth, entry.latency)).filter(|(depth, latency)| *depth > 0.0 && latency.0 > 0.0)
 }
 
-/// Mean of all requests.
+/// Mean of all requests; endless where what is in flight doesn't come back.
 fn time_of_each(window: &DiskWindow) -> Option<Seconds> {
     let rate = window.load.completed as f64 / window.load.window.0;
-    (window.timed && rate > 0.0).then(|| Seconds(window.load.queue / rate))
+    (window.timed && window.load.queue > 0.0).then(|| Seconds(window.load.queue / rate))
 }
 
-/// In flight what once gave the ceiling, far from it, and each request takes twice as long.
+/// In flight what once gave the ceiling, far from it, and each request takes twice as long. `None`
+/// where it can't be known.
 fn is_degraded(window: &DiskWindow, own: &DiskCeilings) -> Option<bool> {
-    let (depth, latency) = reached(&window.load, own)?;
     let seeks = [&own.read, &own.write];
     // What was measured on a small part of a spindle says too much of the whole.
     let short = seeks.into_iter().flat_map(|side| &side.operations).any(|e| e.short_stroke);
-    let used = used(&window.load, own).filter(|_| !short)?;
+    let (depth, latency) = reached(&window.load, own).filter(|_| window.timed && !short)?;
+    if window.load.queue < depth {
+        return Some(false);
+    }
     let time = time_of_each(window)?;
-    Some(window.load.queue >= depth && used.most() < FALLEN && time.0 >= INFLATED * latency.0)
+    Some(used(&window.load, own)?.most() < FALLEN_SHARE && time.0 >= INFLATED * latency.0)
 }
 
 #[cfg(test)]

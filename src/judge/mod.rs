@@ -5,6 +5,7 @@ pub mod advice;
 pub mod book;
 pub mod ceilings;
 pub mod confidence;
+pub mod doubt;
 pub mod effective;
 pub mod facts;
 pub mod families;

@@ -3,6 +3,7 @@
 use super::advice;
 use super::facts::{Facts, Run, Subject};
 use super::limits::judge;
+use crate::base::limits::{DEVICE_SHARE, FOREIGN_SHARE};
 use crate::base::units::{Bytes, Frequency, Rate};
 use crate::model::verdict::{Advice, Verdict};
 
@@ -48,6 +49,19 @@ fn same_backing(a: &Facts, b: &Facts) -> bool {
     a.subject != Subject::Link && place(a) == place(b) && a.backing == b.backing
 }
 
+/// Whether its numbers are those of the medium: not of a cache, and not beside others' load.
+fn is_of_the_medium(facts: &Facts) -> bool {
+    let (flags, device) = (&facts.flags, &facts.device);
+    let reached = |moved: f64, share: Option<f64>| {
+        moved <= 0.0 || share.is_none_or(|share| share >= DEVICE_SHARE)
+    };
+    flags.cached != Some(true)
+        && flags.contended != Some(true)
+        && device.foreign_share.is_none_or(|share| share <= FOREIGN_SHARE)
+        && reached(facts.read_bytes(), device.read_share)
+        && reached(facts.write_bytes(), device.write_share)
+}
+
 /// The best large-block read on the same backing.
 fn sequential_read(runs: &[Run], index: usize) -> Option<Rate> {
     let me = &runs.get(index)?.facts;
@@ -55,7 +69,8 @@ fn sequential_read(runs: &[Run], index: usize) -> Option<Rate> {
         .enumerate()
         .filter(|(other, _)| *other != index)
         .map(|(_, run)| &run.facts)
-        .filter(|facts| same_backing(me, facts) && facts.is_sequential())
+        .filter(|facts| same_backing(me, facts) && is_of_the_medium(facts))
+        .filter(|facts| facts.is_sequential())
         .filter(|facts| facts.is_large() == Some(true) && !facts.writes())
         .filter_map(Facts::bytes)
         .reduce(f64::max)
@@ -67,7 +82,8 @@ fn other_blocks(runs: &[Run], index: usize) -> Vec<(Bytes, Frequency)> {
     let Some(me) = runs.get(index).map(|run| &run.facts) else { return Vec::new() };
     let alike = |facts: &Facts| {
         let mix = (facts.write_ratio(), facts.access, facts.depth);
-        same_backing(me, facts) && mix == (me.write_ratio(), me.access, me.depth)
+        let same = same_backing(me, facts) && is_of_the_medium(facts);
+        same && mix == (me.write_ratio(), me.access, me.depth)
     };
     let block = |facts: &Facts| facts.mean_block().map(|block| Bytes(block.round() as u64));
     runs.iter()
@@ -108,6 +124,44 @@ mod tests {
         };
         assert_eq!(limits(Media::Hdd), Limit::WritePath);
         assert_eq!(limits(Media::Nvme), Limit::Unknown);
+    }
+
+    #[test]
+    fn what_a_cache_answered_or_others_disturbed_is_no_reference() {
+        let limit = |spoil: fn(&mut Facts)| {
+            let mut read = sequential(110e6, 0.0, Media::Hdd);
+            spoil(&mut read.facts);
+            judge_all(vec![read, sequential(0.0, 60e6, Media::Hdd)]).runs[1].1.limit
+        };
+        assert_eq!(limit(|_| {}), Limit::WritePath);
+        assert_eq!(limit(|facts| facts.device.foreign_share = Some(0.1)), Limit::WritePath);
+        let spoilt: [fn(&mut Facts); 4] = [
+            |facts| facts.flags.cached = Some(true),
+            |facts| facts.flags.contended = Some(true),
+            |facts| facts.device.foreign_share = Some(0.11),
+            |facts| facts.device.read_share = Some(0.4),
+        ];
+        for spoil in spoilt {
+            assert_eq!(limit(spoil), Limit::Unknown);
+        }
+    }
+
+    #[test]
+    fn other_blocks_are_told_of_undisturbed_runs_only() {
+        let run = |block: u64, contended| {
+            let mut run = sequential(100.0 * block as f64, 0.0, Media::Ssd);
+            run.facts.block_bytes = Some(Bytes(block));
+            run.facts.read_operations_per_second = Some(Frequency(100.0));
+            run.facts.flags.contended = Some(contended);
+            run
+        };
+        let told = |contended| {
+            let mut runs = vec![run(4096, false), run(16_384, contended)];
+            tell_each_other(&mut runs);
+            runs.swap_remove(0).facts.known.other_blocks
+        };
+        assert_eq!(told(false), [(Bytes(16_384), Frequency(100.0))]);
+        assert_eq!(told(true), []);
     }
 
     #[test]

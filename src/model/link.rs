@@ -4,7 +4,6 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::base::fault::{Fault, FaultKind};
 use crate::base::units::{Bytes, Rate, Ratio, Seconds};
 
 /// Which end sends.
@@ -132,18 +131,6 @@ impl fmt::Display for LinkFault {
     }
 }
 
-impl From<LinkFault> for Fault {
-    fn from(fault: LinkFault) -> Self {
-        let kind = match fault.reason {
-            LinkReason::Busy | LinkReason::Refused | LinkReason::Stopped => FaultKind::Refused,
-            LinkReason::Timeout => FaultKind::TimedOut,
-            LinkReason::Denied => FaultKind::Denied,
-            LinkReason::Protocol => FaultKind::Malformed,
-        };
-        Fault::new(kind, fault.text)
-    }
-}
-
 /// Everything a link probe measured.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LinkMeasured {
@@ -158,6 +145,14 @@ pub struct LinkMeasured {
     pub peer_cpu: LinkCpu,
     /// What a peer that is a loadline says of itself.
     pub identity: Option<LinkIdentity>,
+}
+
+impl LinkMeasured {
+    /// The directions that were measured; true where this host sends.
+    pub fn flows(&self) -> impl Iterator<Item = (bool, &LinkFlow)> + Clone {
+        let both = [(true, self.forward.as_ref()), (false, self.reverse.as_ref())];
+        both.into_iter().filter_map(|(sends, flow)| Some((sends, flow?)))
+    }
 }
 
 /// What loadlines tell each other beside the protocol.
@@ -207,17 +202,12 @@ impl LinkFlow {
     pub fn rate(&self) -> Option<Rate> {
         (self.receiver_time.0 > 0.0).then(|| Rate(self.received.0 as f64 / self.receiver_time.0))
     }
-
-    /// What was handed to the sender's kernel over the sender's time.
-    pub fn sender_rate(&self) -> Option<Rate> {
-        (self.sender_time.0 > 0.0).then(|| Rate(self.sent.0 as f64 / self.sender_time.0))
-    }
 }
 
 /// Round-trip times as the sender saw them under load.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LinkRtt {
-    /// Of single packets.
+    /// Of single packets; where time was omitted, of the smoothed value.
     pub min: Seconds,
     /// Of the kernel's smoothed value, ten times a second and stream.
     pub median: Seconds,

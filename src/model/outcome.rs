@@ -191,6 +191,7 @@ pub fn per_second(amount: f64, time: Seconds) -> f64 {
 
 /// Validity of a run; each is a series of `loadline_probe_flag`. `None` = can't be known here.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Flags {
     /// The page cache was not in the path.
     pub direct: Option<bool>,
@@ -219,6 +220,13 @@ impl Flags {
             ("throttled", self.throttled),
             ("short", self.short),
         ]
+    }
+
+    /// Names of those that speak against the run.
+    pub fn against(&self) -> impl Iterator<Item = &'static str> {
+        let wanted = |name| matches!(name, "direct" | "prefilled" | "steady");
+        let against = move |(name, value)| value == Some(!wanted(name));
+        self.each().into_iter().filter(move |flag| against(*flag)).map(|(name, _)| name)
     }
 }
 

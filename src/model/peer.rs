@@ -9,7 +9,7 @@ use super::link::{LinkFault, LinkFlow, LinkIdentity, LinkMeasured, LinkProfile, 
 use super::metric::Label;
 use super::skip::Skip;
 use crate::base::clock::Moment;
-use crate::base::network::Place;
+use crate::base::network::Endpoint;
 use crate::base::units::Seconds;
 
 /// A host of the mesh, this one among them.
@@ -17,7 +17,7 @@ use crate::base::units::Seconds;
 pub struct Peer {
     /// The same on every host of the mesh: the schedule is made of names.
     pub name: String,
-    pub place: Place,
+    pub endpoint: Endpoint,
     /// The machine it runs on; between guests of one machine there is no link.
     pub machine: Option<String>,
     /// A plain `iperf3 -s`: tested, and never testing.
@@ -29,7 +29,7 @@ pub struct Peer {
 pub struct LinkRun {
     /// Name in labels and sentences.
     pub peer: String,
-    pub place: Place,
+    pub endpoint: Endpoint,
     /// One stream alone, before the others; a kernel of the peer's own is found by it.
     pub single: Option<LinkProfile>,
     /// One after another.
@@ -118,7 +118,7 @@ impl LinkView {
     }
 
     /// Takes what a run found, which ended `now`.
-    pub fn record(&mut self, end: Result<LinkDone, (LinkFailure, String)>, now: Moment) {
+    pub fn record(&mut self, end: Result<Arc<LinkDone>, (LinkFailure, String)>, now: Moment) {
         self.runs += 1;
         self.last_run = Some(now);
         match end {
@@ -130,7 +130,7 @@ impl LinkView {
                     };
                 }
                 self.last_success = Some(now);
-                self.last = Some(Arc::new(done));
+                self.last = Some(done);
                 self.fault.clear();
             }
             Err((reason, text)) => {
@@ -180,7 +180,7 @@ mod tests {
     use crate::base::units::Bytes;
     use crate::model::link::LinkCpu;
 
-    fn done(retransmits: Option<u64>) -> LinkDone {
+    fn done(retransmits: Option<u64>) -> Arc<LinkDone> {
         let flow = LinkFlow {
             received: Bytes(100),
             receiver_time: Seconds(1.0),
@@ -197,7 +197,7 @@ mod tests {
             peer_cpu: LinkCpu::default(),
             identity: None,
         };
-        LinkDone { single: None, legs: vec![leg] }
+        Arc::new(LinkDone { single: None, legs: vec![leg] })
     }
 
     #[test]

@@ -159,7 +159,20 @@ pub struct Ceiling {
     pub kind: Persistence,
 }
 
-/// A limit that was looked at, and how far it was reached.
+impl Ceiling {
+    /// One that nobody had to find: it has no time, and it lasts.
+    pub fn lasting(
+        (value, unit): (f64, Unit),
+        (resource, direction): (&str, &str),
+        (trust, source): (Trust, String),
+    ) -> Self {
+        let (resource, direction) = (resource.into(), direction.into());
+        let kind = Persistence::Sustained;
+        Self { value, unit, resource, direction, trust, source, at: None, kind }
+    }
+}
+
+/// A limit that was looked at, and how near to its threshold it came: 1 is there.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Rival {
     pub limit: Limit,

@@ -8,7 +8,10 @@ mod job;
 pub mod json;
 mod known;
 mod options;
+mod used;
 mod value;
+
+pub use value::{count, size};
 
 use std::path::Path;
 

@@ -190,9 +190,9 @@ pub fn run(run: &LinkRun, watch: &dyn Watch) -> LinkEnd {
 
 fn resolve(run: &LinkRun) -> Result<Vec<SocketAddr>, LinkFault> {
     let refused = |text: String| {
-        LinkFault::new(LinkReason::Refused, format!("{}: {}: {text}", run.peer, run.place))
+        LinkFault::new(LinkReason::Refused, format!("{}: {}: {text}", run.peer, run.endpoint))
     };
-    let found = (run.place.host.as_str(), run.place.port).to_socket_addrs();
+    let found = (run.endpoint.host.as_str(), run.endpoint.port).to_socket_addrs();
     let found: Vec<_> = found.map_err(|error| refused(error.to_string()))?.collect();
     if found.is_empty() {
         return Err(refused("the name has no address".into()));
@@ -222,7 +222,7 @@ impl client::Watch for Ears<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::network::Place;
+    use crate::base::network::Endpoint;
     use crate::config::document::Document;
     use crate::model::link::LinkIdentity;
     use crate::workload::testing::Ears as Deaf;
@@ -271,7 +271,7 @@ mod tests {
     fn run_to(place: &str, allow_same_kernel: bool) -> LinkRun {
         LinkRun {
             peer: "there".into(),
-            place: Place::parse(place, 5201).unwrap(),
+            endpoint: Endpoint::parse(place, 5201).unwrap(),
             single: None,
             legs: vec![LinkProfile::plain(1, Seconds(0.1))],
             identity: LinkIdentity::default(),

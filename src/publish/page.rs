@@ -224,18 +224,17 @@ fn quantile(direction: &Direction, q: f64) -> String {
 
 /// What weakens a result, in words.
 fn weak(flags: &Flags) -> Vec<&'static str> {
-    let weak = flags.each().into_iter().filter_map(|(name, value)| match (name, value?) {
-        ("direct", false) => Some("through the page cache"),
-        ("prefilled", false) => Some("read blocks never written"),
-        ("steady", false) => Some("not steady"),
-        ("cached", true) => Some("answered by a cache"),
-        ("contended", true) => Some("others used the device"),
-        ("cpu_limited", true) => Some("limited by CPU"),
-        ("throttled", true) => Some("throttled"),
-        ("short", true) => Some("too short to teach"),
-        _ => None,
-    });
-    weak.collect()
+    let words = |name| match name {
+        "direct" => "through the page cache",
+        "prefilled" => "read blocks never written",
+        "steady" => "not steady",
+        "cached" => "answered by a cache",
+        "contended" => "others used the device",
+        "cpu_limited" => "limited by CPU",
+        "short" => "too short to teach",
+        other => other,
+    };
+    flags.against().map(words).collect()
 }
 
 /// Flags that can't be known here: `steady, cached`.

@@ -148,7 +148,13 @@ pub fn consume(text: &str) -> Report {
     for job in &report.jobs {
         assert_eq!((job.error, job.trim.total_ios), (0, 0), "{}", job.jobname);
         assert!(!job.jobname.is_empty() && job.options.contains_key("rw") && job.elapsed > 0);
-        assert!(job.job_runtime > 0 && job.usr_cpu >= 0.0 && job.sys_cpu >= 0.0, "{job:?}");
+        assert!(job.usr_cpu >= 0.0 && job.sys_cpu >= 0.0, "{job:?}");
+        // The sum over the jobs that are reported as one; of a short one the start has a part in it.
+        let longest = job.read.runtime.max(job.write.runtime);
+        let jobs = job.job_runtime as f64 / longest as f64;
+        let grouped: f64 = job.options.get("numjobs").map_or(1.0, |n| n.parse().unwrap());
+        assert!(jobs >= 0.9, "{job:?}");
+        assert!(longest < 1000 || (jobs / grouped - 1.0).abs() < 0.2, "{jobs}: {job:?}");
         assert!(job.ctx > 0 && job.majf < 1_000_000 && job.minf < 1_000_000, "{job:?}");
         let whole = |shares: &BTreeMap<String, f64>| shares.values().sum::<f64>();
         let latency = whole(&job.latency_us) + whole(&job.latency_ms);

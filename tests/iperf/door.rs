@@ -4,13 +4,13 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use loadline::base::units::Seconds;
+use loadline::base::units::{Bytes, Seconds};
 use loadline::iperf::server::{Admit, Limits};
 use loadline::iperf::wire::framed;
 use loadline::model::link::{LinkProfile, LinkReason};
 use rustix::net::{AddressFamily, SocketType};
 
-use crate::{Ours, STRANGER, connect, mebibytes, profile, test, until};
+use crate::{Ours, STRANGER, connect, mebibytes, patient_limits, profile, test, until};
 
 const COOKIE: &[u8; 37] = b"abcdefghijklmnopqrstuvwxyz234567abcd\0";
 const ASKS: &str =
@@ -318,4 +318,55 @@ fn a_client_that_sends_for_ever_ends_its_test_all_the_same() {
     control.write_all(&[4]).unwrap();
     assert_eq!(state(&control), 13, "its data connection is closed by then");
     sender.join().unwrap();
+}
+
+#[test]
+fn a_test_that_began_counts_as_one_and_no_other_connection_does() {
+    let ours = Ours::new(Limits { bytes_max: Bytes(1000), ..patient_limits() });
+    let mut http = connect(ours.address);
+    http.write_all(&[b"GET / HTTP/1.1\r\n", &[b'x'; 40][..]].concat()).unwrap();
+    assert_eq!(rest(&http).unwrap(), b"");
+    let mut malformed = connect(ours.address);
+    malformed.write_all(&[&COOKIE[..], &framed("[]")].concat()).unwrap();
+    rest(&malformed).unwrap();
+    let mut too_long = connect(ours.address);
+    let asks = ASKS.replace("\"time\":1", "\"time\":61");
+    too_long.write_all(&[&COOKIE[..], &framed(&asks)].concat()).unwrap();
+    assert_eq!(rest(&too_long).unwrap(), [9, 0xfe, 0, 0, 0, 37, 0, 0, 0, 0]);
+    let turn = ours.house.turn();
+    let mut busy = connect(ours.address);
+    busy.write_all(&[&COOKIE[..], &framed(ASKS)].concat()).unwrap();
+    assert_eq!(rest(&busy).unwrap(), [9, 0xff]);
+    drop((turn, connect(ours.address)));
+    assert_eq!(ours.server.ended(), 0);
+
+    drop(begun(ours.address));
+    until("a dead handshake", || ours.server.ended() == 1);
+    let (control, mut data) = running(ours.address);
+    data.write_all(&[7; 1001]).unwrap();
+    assert_eq!(rest(&control).unwrap(), [0xfe, 0, 0, 0, 27, 0, 0, 0, 0]);
+    until("a test that was cut", || ours.server.ended() == 2);
+}
+
+#[test]
+fn the_byte_limit_is_of_both_directions_together_and_cuts_the_test() {
+    let ours = Ours::new(Limits { bytes_max: mebibytes(4), ..patient_limits() });
+    let cut = [0xfe, 0, 0, 0, 27, 0, 0, 0, 0];
+    let asks = ASKS.replace("\"num\":0", "\"num\":0,\"reverse\":true");
+    let (control, data) = joined(ours.address, asked(ours.address, &asks));
+    // All that a reverse test may move comes, and then an end.
+    let sent = rest(&data).map(|bytes| bytes.len());
+    assert_eq!((rest(&control).unwrap(), sent.unwrap()), (cut.to_vec(), (4 << 20) + 1));
+    // Two directions of 3 MiB, neither of which is over the limit.
+    let asks = ASKS.replace("\"num\":0", "\"num\":3145728,\"bidirectional\":true");
+    let mut control = asked(ours.address, &asks);
+    let mut up = connect(ours.address);
+    up.write_all(COOKIE).unwrap();
+    let (_control, mut down) = joined(ours.address, control.try_clone().unwrap());
+    let sender = std::thread::spawn(move || up.write_all(&vec![7; 3 << 20]));
+    let _ = down.read_to_end(&mut Vec::new());
+    let mut said = [0; 9];
+    control.read_exact(&mut said).unwrap();
+    assert_eq!(said, cut);
+    let _ = sender.join();
 }

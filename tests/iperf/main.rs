@@ -143,14 +143,18 @@ impl Ours {
     }
 
     fn patient() -> Self {
-        Self::new(Limits {
-            cookie: PATIENCE,
-            parameters: PATIENCE,
-            streams: PATIENCE,
-            end: PATIENCE,
-            results: PATIENCE,
-            ..Limits::default()
-        })
+        Self::new(patient_limits())
+    }
+}
+
+fn patient_limits() -> Limits {
+    Limits {
+        cookie: PATIENCE,
+        parameters: PATIENCE,
+        streams: PATIENCE,
+        end: PATIENCE,
+        results: PATIENCE,
+        ..Limits::default()
     }
 }
 

@@ -115,7 +115,16 @@ impl Watch for UntilSilent {
 
 #[test]
 fn a_client_stops_when_told_in_every_phase_and_not_when_patience_ends() {
-    for said in [&[][..], &[9], &[9, 10], &[9, 10, 1], &[9, 10, 1, 2], &[9, 10, 1, 2, 13]] {
+    // What the peer says before it hears that the test is over, and what then.
+    let phases: [(&[u8], &[u8]); 6] = [
+        (&[], &[]),
+        (&[9], &[]),
+        (&[9, 10], &[]),
+        (&[9, 10, 1], &[]),
+        (&[9, 10, 1, 2], &[]),
+        (&[9, 10, 1, 2], &[13]),
+    ];
+    for (said, then) in phases {
         let silent = Arc::new(AtomicBool::new(false));
         let tell = Arc::clone(&silent);
         let fake = Fake::new(move |n, mut socket| {
@@ -125,6 +134,7 @@ fn a_client_stops_when_told_in_every_phase_and_not_when_patience_ends() {
                 if said.contains(&2) {
                     message(&mut socket);
                     socket.read_exact(&mut [0]).unwrap();
+                    socket.write_all(then).unwrap();
                 }
                 tell.store(true, Ordering::Release);
             }
@@ -135,7 +145,7 @@ fn a_client_stops_when_told_in_every_phase_and_not_when_patience_ends() {
         let addresses = &[fake.address];
         let order = Order { addresses, profile: &profile, identity: None, patience };
         let fault = client::run(&order, &mut UntilSilent(silent)).unwrap_err();
-        assert_eq!(fault.reason, LinkReason::Stopped, "{said:?}: {fault}");
+        assert_eq!(fault.reason, LinkReason::Stopped, "{said:?} {then:?}: {fault}");
     }
 }
 

@@ -36,7 +36,7 @@ pub(super) fn lines(plan: &Plan, host_name: &str) -> Vec<String> {
         let next = tournament.next(now.wall, Some(peer))?;
         let at = humantime::format_rfc3339_seconds(std::time::UNIX_EPOCH + next.begins);
         let every = duration(std::time::Duration::from_secs(every.0.round() as u64));
-        Some(format!("  {} at {}, every {every}, next {at}", one.name, one.place))
+        Some(format!("  {} at {}, every {every}, next {at}", one.name, one.endpoint))
     };
     let mut peers: Vec<String> = mesh.peers.iter().enumerate().filter_map(tested).collect();
     let more = peers.len().saturating_sub(NAMED_MAX);

@@ -7,10 +7,9 @@ use crate::base::units::{Bytes, Frequency, Rate};
 use crate::config::complaint::{Complaint, hint};
 use crate::config::declared;
 use crate::config::document::{Document, Section};
-use crate::judge::facts::{
-    CpuFacts, DeviceFacts, Facts, FlagFacts, LinkFacts, Run, SecondLeg, Subject,
-};
+use crate::judge::facts::{CpuFacts, DeviceFacts, Facts, LinkFacts, Run, SecondLeg, Subject};
 use crate::model::job::Profile;
+use crate::model::outcome::Flags;
 use crate::model::path::{DeclaredBacking, DeclaredPath};
 use crate::probe::disk::{Preset, shape};
 
@@ -42,24 +41,24 @@ pub(in crate::cli) fn parse(
     bytes: &[u8],
     given: Declared,
 ) -> Result<Measurements, Complaint> {
-    let document = Document::from_bytes(&file.display().to_string(), bytes)?;
+    let document = Document::within(&file.display().to_string(), bytes, super::BYTES_MAX)?;
     let root = document.root();
     root.only(&["backing", "path", "runs", "advice"])?;
-    let backing = given.backing.or(backing_of(&root)?).unwrap_or_default();
+    let own = declared::or(&root, &DeclaredBacking::default())?;
+    let backing = given.backing.unwrap_or(own);
     let path = given.path.or(path_of(&root)?).unwrap_or_default();
     let Some(list) = root.get("runs") else { return Err(root.refuse("`runs` is missing")) };
     let items = list.items()?;
     if items.len() > RUNS_MAX {
         return Err(list.refuse(format!("`runs`: {} are more than {RUNS_MAX}", items.len())));
     }
+    // All at once, since each look at one item reads the file up to there; what is wrong with one is
+    // said of that one.
+    let mut typed = list.read::<Vec<RunKeys>>().unwrap_or_default().into_iter();
     let numbered = items.into_iter().enumerate();
     let runs: Result<Vec<Run>, Complaint> =
-        numbered.map(|(index, item)| run(item, index, (&backing, &path))).collect();
+        numbered.map(|(index, item)| run((item, index), typed.next(), (&backing, &path))).collect();
     Ok(Measurements { runs: runs?, backing, path })
-}
-
-fn backing_of(section: &Section<'_>) -> Result<Option<DeclaredBacking>, Complaint> {
-    section.get("backing").map(|section| declared::backing(&section)).transpose()
 }
 
 fn path_of(section: &Section<'_>) -> Result<Option<DeclaredPath>, Complaint> {
@@ -67,12 +66,12 @@ fn path_of(section: &Section<'_>) -> Result<Option<DeclaredPath>, Complaint> {
 }
 
 fn run(
-    item: Section<'_>,
-    index: usize,
+    (item, index): (Section<'_>, usize),
+    typed: Option<RunKeys>,
     (backing, path): (&DeclaredBacking, &DeclaredPath),
 ) -> Result<Run, Complaint> {
     let item = item.titled(format!("run {}", index + 1));
-    let keys: RunKeys = item.read()?;
+    let keys = typed.map_or_else(|| item.read::<RunKeys>(), Ok)?;
     let name = keys.name.clone().unwrap_or_else(|| format!("run {}", index + 1));
     let item = item.titled(format!("run `{name}`"));
     if !KINDS.contains(&keys.kind.as_str()) {
@@ -85,7 +84,7 @@ fn run(
         Some(evidence) => (**evidence).clone(),
         None => {
             let facts = facts(&keys, profile.as_ref());
-            let backing = backing_of(&item)?.unwrap_or_else(|| backing.clone());
+            let backing = declared::or(&item, backing)?;
             Facts { backing, path: path_of(&item)?.unwrap_or_else(|| path.clone()), ..facts }
         }
     };
@@ -186,7 +185,7 @@ fn facts(keys: &RunKeys, profile: Option<&Profile>) -> Facts {
             throttled_ratio: keys.cpu_throttled,
         },
         link: link(keys),
-        flags: FlagFacts { direct: keys.direct, ..FlagFacts::default() },
+        flags: Flags { direct: keys.direct, ..Flags::default() },
         ..Facts::default()
     };
     facts.second_leg = keys.second_leg.as_ref().and_then(|leg| second_leg(&facts, keys, leg));

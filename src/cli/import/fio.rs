@@ -7,8 +7,10 @@ use serde_json::Value;
 use super::{json, malformed, number, some, text};
 use crate::base::fault::Fault;
 use crate::base::units::{Bytes, Frequency, Rate, Ratio, Seconds};
-use crate::judge::facts::{CpuFacts, DeviceFacts, Facts, FlagFacts, Run, SecondLeg};
+use crate::judge::facts::{CpuFacts, DeviceFacts, Facts, Run, SecondLeg};
 use crate::model::job::Access;
+use crate::model::outcome::Flags;
+use crate::probe::fio;
 
 /// More than one file can hold of sound jobs.
 const JOBS_MAX: usize = 1000;
@@ -19,7 +21,7 @@ const SECOND_LEG: std::ops::RangeInclusive<f64> = 1.9..=2.1;
 
 /// The runs that fio's `bytes` hold; `path` names them in complaints.
 pub(in crate::cli) fn parse(path: &Path, bytes: &[u8]) -> Result<Vec<Run>, Fault> {
-    let file = json(path, bytes)?;
+    let (file, _) = json(path, bytes)?;
     let jobs = file.get("jobs").and_then(Value::as_array);
     let (Some(_), Some(jobs)) = (text(&file, "fio version"), jobs) else {
         let text = "no `fio version` and `jobs`: not what `fio --output-format=json` writes";
@@ -84,9 +86,9 @@ fn run(path: &Path, group: &[&Value], global: &Value, disks: &[Value]) -> Result
             write.latency
         },
         cpu: CpuFacts { busiest_ratio: cpu.map(Ratio), ..CpuFacts::default() },
-        flags: FlagFacts {
-            direct: same(jobs.iter().map(|job| job.option("direct") == Some("1"))),
-            ..FlagFacts::default()
+        flags: Flags {
+            direct: same(jobs.iter().map(|job| job.option(&["direct"]) == Some("1"))),
+            ..Flags::default()
         },
         ..Facts::default()
     };
@@ -110,21 +112,28 @@ impl<'a> Job<'a> {
         text(self.value, "jobname").unwrap_or("fio")
     }
 
-    fn option(&self, key: &str) -> Option<&'a str> {
-        let own = self.value.get("job options").and_then(|options| text(options, key));
-        own.or(text(self.global, key))
+    /// By any of its names, of the job or else of all jobs.
+    fn option(&self, names: &[&str]) -> Option<&'a str> {
+        let of = |options: &'a Value| names.iter().find_map(|name| text(options, name));
+        self.value.get("job options").and_then(of).or(of(self.global))
     }
 
     fn access(&self) -> Option<Access> {
-        match self.option("rw").or(self.option("readwrite")).unwrap_or("read") {
+        match self.option(&["rw", "readwrite"]).unwrap_or("read") {
             rw if rw.contains("trim") => None,
             rw if rw.starts_with("rand") => Some(Access::Random),
             _ => Some(Access::Sequential),
         }
     }
 
+    /// Where it is the same in each direction: `4k`, `4k,4k`.
     fn block(&self) -> Option<Bytes> {
-        self.option("bs").or(self.option("blocksize"))?.parse().ok()
+        let sizes = self.option(&["bs", "blocksize"])?.split(',');
+        same(sizes.map(|size| fio::size(size, self.kilo()).ok())).flatten().map(Bytes)
+    }
+
+    fn kilo(&self) -> u64 {
+        if self.option(&["kb_base"]) == Some("1000") { 1000 } else { 1024 }
     }
 
     /// Time of the slower direction.
@@ -143,12 +152,12 @@ impl<'a> Job<'a> {
     /// Engines that wait for each operation have one in flight, whatever depth is asked for.
     fn in_flight(&self) -> f64 {
         let waits = matches!(
-            self.option("ioengine"),
+            self.option(&["ioengine"]),
             None | Some("sync" | "psync" | "vsync" | "pvsync" | "pvsync2" | "mmap")
         );
-        let asked = self.option("iodepth").and_then(|depth| depth.parse::<f64>().ok());
-        let depth = asked.filter(|depth| !waits && depth.is_finite()).unwrap_or(1.0).max(1.0);
-        depth * self.count()
+        let asked = self.option(&["iodepth"]).map(|depth| fio::count(depth, self.kilo()));
+        let depth = asked.and_then(Result::ok).filter(|_| !waits).unwrap_or(1).max(1);
+        f64::from(depth) * self.count()
     }
 
     /// Of one CPU, the mean of the jobs.
@@ -286,6 +295,27 @@ mod tests {
         assert_eq!((leg.depth, leg.rate_per_second), (Some(32.0), 110.0));
         assert_eq!(runs[0].facts.device, DeviceFacts::default(), "nobody says whose it was");
         assert_eq!(runs[1].facts.second_leg, None);
+    }
+
+    #[test]
+    fn sizes_are_read_as_fio_reads_them() {
+        for (typed, binary, decimal) in [
+            ("4k", Some(4096), Some(4000)),
+            ("4kB", Some(4096), Some(4000)),
+            ("4KiB", Some(4000), Some(4096)),
+            ("4k,4k", Some(4096), Some(4000)),
+            ("4k,4096,0x1000", Some(4096), None),
+            ("4k,8k", None, None),
+            ("a few", None, None),
+        ] {
+            let text = file(&[job("a", 0, 4, 1.0).replace("4k", typed)]);
+            let block = |text: &str| parse_text(text).unwrap()[0].facts.block_bytes;
+            assert_eq!(block(&text), binary.map(Bytes), "{typed}");
+            let text = text.replace("\"direct\"", "\"kb_base\": \"1000\", \"direct\"");
+            assert_eq!(block(&text), decimal.map(Bytes), "{typed} with kb_base=1000");
+        }
+        let deep = file(&[job("a", 0, 4, 1.0).replace("\"4\"", "\"1k\"")]);
+        assert_eq!(parse_text(&deep).unwrap()[0].facts.depth, Some(2048.0));
     }
 
     #[test]

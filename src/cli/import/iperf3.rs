@@ -1,10 +1,12 @@
-//! iperf3's JSON (`iperf3 -J`), of any version from 3.1 on.
+//! iperf3's JSON (`iperf3 -J`), of any version from 3.1 on, and what loadline writes in its place.
 
 use std::path::Path;
 
+use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::Value;
 
-use super::{json, malformed, number, some, text};
+use super::{document, json, malformed, number, some, text};
 use crate::base::fault::Fault;
 use crate::base::units::{Bytes, Rate, Ratio, Seconds};
 use crate::judge::facts::{CpuFacts, Facts, LinkFacts, Run, Subject};
@@ -14,29 +16,42 @@ const THREADED: (u32, u32) = (3, 16);
 
 /// The run that iperf3's `bytes` hold; `path` names them in complaints.
 pub(in crate::cli) fn parse(path: &Path, bytes: &[u8]) -> Result<Run, Fault> {
-    let file = json(path, bytes)?;
+    let (file, behind) = json(path, bytes)?;
     // iperf3 ends with 0 after a fault that it wrote as JSON.
     if let Some(error) = text(&file, "error") {
         return Err(malformed(path, format!("iperf3 ended with: {error}")));
     }
+    // The fault of some versions comes behind the document (esnet/iperf #1143).
+    match String::from_utf8_lossy(behind).trim() {
+        "" => {}
+        more if more.starts_with('{') => {
+            return Err(malformed(path, "a second document: give each result a file of its own"));
+        }
+        more => {
+            let line = more.lines().next().unwrap_or_default();
+            return Err(malformed(path, format!("behind the result: {line}")));
+        }
+    }
     let (Some(version), Some(end)) = (text(&file, "start.version"), file.get("end")) else {
         return Err(malformed(path, "no `start.version` and `end`: not what `iperf3 -J` writes"));
     };
+    if is_bidirectional(&file, bytes) {
+        return Err(malformed(path, "a test of both directions at once: run them one by one"));
+    }
     if text(&file, "start.test_start.protocol") != Some("TCP") {
         return Err(malformed(path, "not a TCP test: what UDP sends is what it was told to"));
     }
-    if file.pointer("/start/test_start/bidirectional").and_then(Value::as_i64) == Some(1) {
-        return Err(malformed(path, "a test of both directions at once: run them one by one"));
-    }
+    // What was sent says nothing: it may lie in the sender's buffer.
+    let Some(received) = some(number(end, "sum_received.bits_per_second")) else {
+        return Err(malformed(path, "no byte arrived: too short a test, or nothing comes through"));
+    };
     let streams = number(&file, "start.test_start.num_streams").unwrap_or(1.0).max(1.0);
     let peer = text(&file, "start.connecting_to.host").unwrap_or("a peer");
-    let received = some(number(end, "sum_received.bits_per_second"));
-    let goodput = received.or(some(number(end, "sum_sent.bits_per_second")));
     let facts = Facts {
         subject: Subject::Link,
         depth: Some(streams),
         duration_seconds: some(number(end, "sum_received.seconds")).map(Seconds),
-        goodput_bytes_per_second: goodput.map(|bits| Rate(bits / 8.0)),
+        goodput_bytes_per_second: Some(Rate(received / 8.0)),
         cpu: CpuFacts { busiest_ratio: cpu(end, version, streams), ..CpuFacts::default() },
         link: link(&file, end),
         ..Facts::default()
@@ -80,8 +95,29 @@ fn cpu(end: &Value, version: &str, streams: f64) -> Option<Ratio> {
     Some(Ratio((most / 100.0 / threads).clamp(0.0, 1.0)))
 }
 
-/// `iperf 3.12`.
+/// From 3.10 on the second direction has sums of its own, and lately a flag; 3.7 to 3.9 write each
+/// sum twice.
+fn is_bidirectional(file: &Value, bytes: &[u8]) -> bool {
+    #[derive(Deserialize)]
+    struct Once {
+        #[serde(rename = "end")]
+        _end: Sums,
+    }
+    #[derive(Deserialize)]
+    struct Sums {
+        #[serde(rename = "sum_received")]
+        _received: Option<IgnoredAny>,
+    }
+    number(file, "start.test_start.bidir") == Some(1.0)
+        || file.pointer("/end/sum_received_bidir_reverse").is_some()
+        || serde_json::from_slice::<Once>(document(bytes)).is_err()
+}
+
+/// `iperf 3.12`; a loadline has always been.
 fn is_threaded(version: &str) -> bool {
+    if version.starts_with(env!("CARGO_PKG_NAME")) {
+        return true;
+    }
     let numbers = version.trim_start_matches(|c: char| !c.is_ascii_digit());
     let mut parts =
         numbers.split(|c: char| !c.is_ascii_digit()).map(|part| part.parse::<u32>().unwrap_or(0));
@@ -105,6 +141,12 @@ mod tests {
         )
     }
 
+    macro_rules! case {
+        ($name:literal) => {
+            include_str!(concat!("../../../tests/fixtures/cases/", $name))
+        };
+    }
+
     fn parse_text(text: &str) -> Result<Run, String> {
         parse(Path::new("b.json"), text.as_bytes()).map_err(|fault| fault.text)
     }
@@ -121,6 +163,26 @@ mod tests {
         assert_eq!(threaded.facts.cpu(), Some(0.4));
     }
 
+    /// Cases 124, 125 and 130.
+    #[test]
+    fn the_rate_of_real_results_is_what_arrived_in_the_counted_time() {
+        for (text, bits_per_second, retransmits) in [
+            (case!("124-iperf-json-normal-36.input-v36.json"), 348_183_660.06, 15),
+            (
+                case!("124-iperf-json-normal-36.input-v312.json"),
+                7_716_208_640.0 * 8.0 / 2.000351,
+                21,
+            ),
+            (case!("125-iperf-tiny-transfer-nonsense.input-v39.json"), 265_501.735, 0),
+            (case!("130-iperf-omit-intervals.input.json"), 13_154_123_776.0 * 8.0 / 3.0004, 41),
+        ] {
+            let facts = parse_text(text).unwrap().facts;
+            let found = facts.bytes().unwrap() * 8.0;
+            assert!((found / bits_per_second - 1.0).abs() < 1e-6, "{found} {bits_per_second}");
+            assert_eq!(facts.link.retransmits, Some(retransmits));
+        }
+    }
+
     #[test]
     fn minus_one_as_an_unsigned_number_is_no_count() {
         let run = parse_text(&file("iperf 3.12", "18446744073709551615")).unwrap();
@@ -129,8 +191,46 @@ mod tests {
 
     #[test]
     fn what_is_no_result_of_iperf3_is_refused_in_words() {
-        let udp = file("iperf 3.12", "0").replace("TCP", "UDP");
+        let one = file("iperf 3.12", "0");
+        let udp = one.replace("TCP", "UDP");
+        let both = "b.json: a test of both directions at once: run them one by one";
+        let flagged = one.replace("\"reverse\"", "\"bidir\": 1, \"reverse\"");
         for (text, said) in [
+            (flagged.as_str(), both),
+            (case!("128-iperf-bidir-duplicate-keys.input-v312.json"), both),
+            (case!("128-iperf-bidir-duplicate-keys.input-v37.txt"), both),
+            (
+                &format!("{one}\n{one}"),
+                "b.json: a second document: give each result a file of its own",
+            ),
+            (
+                case!("129-iperf-json-trailing-or-double.input"),
+                "b.json: behind the result: iperf3: error - unable to send control message: Broken pipe",
+            ),
+            (
+                case!("116-iperf-json-error-exit-zero.input-refused.json"),
+                "b.json: iperf3 ended with: unable to connect to server: Connection refused",
+            ),
+            (
+                case!("116-iperf-json-error-exit-zero.input-old.json"),
+                "b.json: iperf3 ended with: error - unable to connect to server: No route to host",
+            ),
+            (
+                case!("125-iperf-tiny-transfer-nonsense.input-v312.json"),
+                "b.json: no byte arrived: too short a test, or nothing comes through",
+            ),
+            (
+                case!("126-iperf-udp-sum-semantics.input-v312.json"),
+                "b.json: not a TCP test: what UDP sends is what it was told to",
+            ),
+            (
+                case!("126-iperf-udp-sum-semantics.input-report560.json"),
+                "b.json: not a TCP test: what UDP sends is what it was told to",
+            ),
+            (
+                case!("126-iperf-udp-sum-semantics.input-old.json"),
+                "b.json: not a TCP test: what UDP sends is what it was told to",
+            ),
             (
                 r#"{"start": {}, "error": "the server is busy"}"#,
                 "b.json: iperf3 ended with: the server is busy",

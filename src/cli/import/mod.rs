@@ -9,11 +9,12 @@ use std::io::Read;
 use std::path::Path;
 
 use crate::base::fault::{Fault, FaultKind};
+use crate::base::units::Bytes;
 
 /// fio writes every interval and percentile of every job: larger is no result of one run.
-const BYTES_MAX: u64 = 16 << 20;
+const BYTES_MAX: usize = 16 << 20;
 
-/// The bytes of `path`, `-` for standard input; refused beyond 16 MiB.
+/// The bytes of `path`, `-` for standard input; refused beyond [`BYTES_MAX`].
 pub(super) fn read(path: &Path) -> Result<Vec<u8>, Fault> {
     let fault = |e: &std::io::Error| Fault::os(path.display(), e);
     let source: Box<dyn Read> = if path == Path::new("-") {
@@ -22,9 +23,9 @@ pub(super) fn read(path: &Path) -> Result<Vec<u8>, Fault> {
         Box::new(std::fs::File::open(path).map_err(|e| fault(&e))?)
     };
     let mut bytes = Vec::new();
-    source.take(BYTES_MAX + 1).read_to_end(&mut bytes).map_err(|e| fault(&e))?;
-    if bytes.len() as u64 > BYTES_MAX {
-        return Err(malformed(path, "larger than 16 MiB"));
+    source.take(BYTES_MAX as u64 + 1).read_to_end(&mut bytes).map_err(|e| fault(&e))?;
+    if bytes.len() > BYTES_MAX {
+        return Err(malformed(path, format!("larger than {}", Bytes(BYTES_MAX as u64))));
     }
     Ok(bytes)
 }
@@ -33,12 +34,19 @@ fn malformed(path: &Path, text: impl std::fmt::Display) -> Fault {
     Fault::new(FaultKind::Malformed, format!("{}: {text}", path.display()))
 }
 
-/// JSON behind whatever the program printed before it: fio warns on standard output.
-fn json(path: &Path, bytes: &[u8]) -> Result<serde_json::Value, Fault> {
+/// The document behind whatever the program printed before it: fio and iperf3 warn on standard
+/// output.
+fn document(bytes: &[u8]) -> &[u8] {
     let start = bytes.iter().position(|byte| *byte == b'{').unwrap_or(0);
-    let mut values = serde_json::Deserializer::from_slice(&bytes[start..]).into_iter();
+    bytes.get(start..).unwrap_or_default()
+}
+
+/// The document as JSON, and what was printed behind it.
+fn json<'a>(path: &Path, bytes: &'a [u8]) -> Result<(serde_json::Value, &'a [u8]), Fault> {
+    let document = document(bytes);
+    let mut values = serde_json::Deserializer::from_slice(document).into_iter();
     match values.next() {
-        Some(Ok(value)) => Ok(value),
+        Some(Ok(value)) => Ok((value, document.get(values.byte_offset()..).unwrap_or_default())),
         Some(Err(error)) => Err(malformed(path, format!("not JSON: {error}"))),
         None => Err(malformed(path, "empty")),
     }

@@ -7,7 +7,7 @@ use crate::config::settings::{Settings, TargetSettings};
 use crate::daemon::targets::target_of;
 use crate::judge::facts;
 use crate::judge::from_outcome;
-use crate::model::job::{Backing, Place, Region, Run, Target};
+use crate::model::job::{Place, Region, Run, Target};
 use crate::model::outcome::{Done, Inspection};
 use crate::schedule::writes::may_write;
 
@@ -35,9 +35,7 @@ impl Seen {
         let inspection =
             hand.inspect(&target).map_err(|outcome| hand::parts(outcome).1.unwrap_or_default())?;
         let name = &settings.name;
-        if inspection.backing == Backing::Memory {
-            return Err(format!("{name} is memory, not a disk: choose another --target"));
-        }
+        hand::is_disk(name, &inspection)?;
         let file = match target.place {
             Place::Device(_) => Bytes(0),
             Place::Directory(_) => file_size(size, &inspection).ok_or_else(|| {

@@ -14,7 +14,7 @@ pub(super) fn document(
     let document = json!({
         "start": start(measured, began_at),
         "intervals": intervals.iter().map(interval).collect::<Vec<_>>(),
-        "end": end(measured),
+        "end": end(measured, intervals),
     });
     format!("{document:#}")
 }
@@ -30,6 +30,8 @@ fn start(measured: &LinkMeasured, began_at: f64) -> Value {
     json!({
         "version": concat!("loadline ", env!("CARGO_PKG_VERSION")),
         "timestamp": { "timesecs": began_at as u64 },
+        "tcp_mss_default": measured.flows().find_map(|(_, flow)| flow.mss).map_or(0, |mss| mss.0),
+        "sock_bufsize": profile.window.map_or(0, |window| window.0),
         "connecting_to": { "host": host, "port": port.parse::<u16>().unwrap_or(0) },
         "test_start": {
             "protocol": "TCP",
@@ -80,28 +82,26 @@ fn sender_only(row: &mut Map<String, Value>, tick: &LinkTick) {
     }
 }
 
-fn end(measured: &LinkMeasured) -> Value {
-    let flows: Vec<(bool, &LinkFlow)> = [(true, &measured.forward), (false, &measured.reverse)]
-        .into_iter()
-        .filter_map(|(sends, flow)| flow.as_ref().map(|flow| (sends, flow)))
-        .collect();
-    let streams = flows.iter().flat_map(|(sends, flow)| {
+fn end(measured: &LinkMeasured, intervals: &[LinkInterval]) -> Value {
+    let streams = measured.flows().flat_map(|(sends, flow)| {
         flow.streams.iter().map(move |stream| {
             let of = |time, bytes, retransmits| {
-                let mut row = moved((Seconds(0.0), time), bytes, retransmits, *sends);
+                let mut row = moved((Seconds(0.0), time), bytes, retransmits, sends);
                 row.insert("socket".into(), json!(stream.id));
-                Value::Object(row)
+                row
             };
-            json!({
-                "sender": of(flow.sender_time, stream.sent, stream.retransmits),
-                "receiver": of(flow.receiver_time, stream.received, None),
-            })
+            let mut sender = of(flow.sender_time, stream.sent, stream.retransmits);
+            if let Some(rtt) = mean_rtt(flow, stream.id, intervals) {
+                sender.insert("mean_rtt".into(), json!((rtt.0 * 1e6).round() as u64));
+            }
+            let receiver = of(flow.receiver_time, stream.received, None);
+            json!({ "sender": sender, "receiver": receiver })
         })
     });
     let mut all = Map::from_iter([("streams".to_owned(), streams.collect())]);
-    for ((sends, flow), suffix) in flows.iter().zip(["", "_bidir_reverse"]) {
+    for ((sends, flow), suffix) in measured.flows().zip(["", "_bidir_reverse"]) {
         let sum = |time, bytes, retransmits| {
-            Value::Object(moved((Seconds(0.0), time), bytes, retransmits, *sends))
+            Value::Object(moved((Seconds(0.0), time), bytes, retransmits, sends))
         };
         all.insert(format!("sum_sent{suffix}"), sum(flow.sender_time, flow.sent, flow.retransmits));
         all.insert(format!("sum_received{suffix}"), sum(flow.receiver_time, flow.received, None));
@@ -118,10 +118,20 @@ fn end(measured: &LinkMeasured) -> Value {
             "remote_system": peer.system * 100.0,
         }),
     );
-    if let Some(congestion) = flows.first().and_then(|(_, flow)| flow.congestion.clone()) {
+    if let Some(congestion) = measured.flows().next().and_then(|(_, flow)| flow.congestion.clone())
+    {
         all.insert("sender_tcp_congestion".into(), json!(congestion));
     }
     Value::Object(all)
+}
+
+/// Of a stream's intervals, as iperf3 takes it. A peer that sends tells the median of all its streams.
+fn mean_rtt(flow: &LinkFlow, id: u32, intervals: &[LinkInterval]) -> Option<Seconds> {
+    let counted = intervals.iter().filter(|interval| !interval.omitted);
+    let ticks = counted.flat_map(|interval| &interval.streams).filter(|tick| tick.id == id);
+    let times: Vec<f64> = ticks.filter_map(|tick| tick.rtt.map(|rtt| rtt.0)).collect();
+    let mean = times.iter().sum::<f64>() / times.len() as f64;
+    if times.is_empty() { flow.rtt.map(|rtt| rtt.median) } else { Some(Seconds(mean)) }
 }
 
 fn moved(
@@ -144,4 +154,93 @@ fn moved(
         row.insert("retransmits".into(), json!(retransmits));
     }
     row
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::base::units::Ratio;
+    use crate::cli::import::iperf3;
+    use crate::model::link::{
+        LinkCpu, LinkDirection, LinkProfile, LinkReason, LinkRtt, LinkStream,
+    };
+
+    fn measured(direction: LinkDirection) -> LinkMeasured {
+        let stream =
+            |id| LinkStream { id, sent: Bytes(700), received: Bytes(600), retransmits: Some(3) };
+        let time = |ms: f64| Seconds(ms / 1e3);
+        let flow = LinkFlow {
+            sent: Bytes(1400),
+            sender_time: Seconds(2.0),
+            received: Bytes(1200),
+            receiver_time: Seconds(2.5),
+            retransmits: Some(6),
+            rtt: Some(LinkRtt { min: time(1.0), median: time(4.0), p99: time(9.0) }),
+            mss: Some(Bytes(1398)),
+            streams: vec![stream(1), stream(3)],
+            ..LinkFlow::default()
+        };
+        let profile = LinkProfile {
+            streams: 2,
+            direction,
+            runtime: Seconds(2.0),
+            omit: Seconds(0.0),
+            bytes_max: None,
+            block: None,
+            window: Some(Bytes(65536)),
+            congestion: None,
+            pacing: None,
+            type_of_service: 0,
+        };
+        let cpu = |total| LinkCpu { total, user: 0.0, system: total };
+        LinkMeasured {
+            peer: "10.0.0.2:5201".into(),
+            profile,
+            forward: direction.forward().then(|| flow.clone()),
+            reverse: direction.reverse().then_some(flow),
+            own_cpu: cpu(0.5),
+            peer_cpu: cpu(1.5),
+            identity: None,
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read_again_as_it_was_measured() {
+        let tick = |omitted, rtt| LinkInterval {
+            start: Seconds(0.0),
+            end: Seconds(1.0),
+            omitted,
+            streams: [1, 3]
+                .map(|id| LinkTick { id, sends: true, rtt, ..LinkTick::default() })
+                .into(),
+        };
+        let ticks = [(true, 50.0), (false, 1.0), (false, 3.0)]
+            .map(|(omitted, ms)| tick(omitted, Some(Seconds(ms / 1e3))));
+        for (direction, intervals, rtt) in [
+            (LinkDirection::Forward, &ticks[..], Seconds(0.002)),
+            (LinkDirection::Reverse, &[], Seconds(0.004)),
+        ] {
+            let text = document(&measured(direction), intervals, 0.0);
+            let run = iperf3::parse(Path::new("a.json"), text.as_bytes()).unwrap();
+            assert_eq!(run.name, "10.0.0.2, 2 streams");
+            let (facts, link) = (&run.facts, &run.facts.link);
+            assert_eq!(facts.bytes(), Some(480.0), "{text}");
+            assert_eq!(facts.cpu.busiest_ratio, Some(Ratio(0.75)), "a thread a stream");
+            assert_eq!((facts.depth, facts.duration_seconds), (Some(2.0), Some(Seconds(2.5))));
+            assert_eq!(link.segment_payload_bytes, Some(Bytes(1398)));
+            assert_eq!((link.round_trip_seconds, link.retransmits), (Some(rtt), Some(6)));
+            assert_eq!(link.window_bytes, Some(Bytes(65536)));
+        }
+    }
+
+    #[test]
+    fn what_has_no_one_rate_is_refused_when_it_is_read_again() {
+        let read = |text: &str| iperf3::parse(Path::new("a"), text.as_bytes()).unwrap_err().text;
+        let both = document(&measured(LinkDirection::Both), &[], 0.0);
+        assert!(read(&both).contains("both directions"), "{}", read(&both));
+        let failed = error(&LinkFault::new(LinkReason::Busy, "busy with another test"));
+        assert_eq!(read(&failed), "a: iperf3 ended with: busy with another test");
+    }
 }

@@ -69,14 +69,9 @@ pub(super) fn results(measured: &LinkMeasured) -> String {
         "- ".repeat(40).trim_end().to_owned(),
         "[ ID][Role] Interval           Transfer     Bitrate         Retr".to_owned(),
     ];
-    let flows = [(true, &measured.forward), (false, &measured.reverse)];
-    for (sends, flow) in flows.into_iter().filter_map(|(s, f)| f.as_ref().map(|f| (s, f))) {
-        lines.extend(totals(sends, flow));
-    }
+    lines.extend(measured.flows().flat_map(|(sends, flow)| totals(sends, flow)));
     lines.push(String::new());
-    for (sends, flow) in flows.into_iter().filter_map(|(s, f)| f.as_ref().map(|f| (s, f))) {
-        lines.extend(about(sends, flow));
-    }
+    lines.extend(measured.flows().flat_map(|(sends, flow)| about(sends, flow)));
     lines.push(format!("CPU: here {}, peer {}", cpu(&measured.own_cpu), cpu(&measured.peer_cpu)));
     lines.join("\n")
 }

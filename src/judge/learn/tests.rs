@@ -4,7 +4,7 @@ use crate::base::units::Ratio;
 use crate::judge::from_outcome::{self, Place as Where};
 use crate::judge::limits::judge;
 use crate::model::job::{Access, Backing, Device, Profile};
-use crate::model::outcome::{Direction, Evidence, Flags, Knee, SecondLeg};
+use crate::model::outcome::{Direction, Evidence, Flags, IoLimit, Knee, Limited, SecondLeg};
 use crate::model::path::DeclaredBacking;
 use crate::model::samples::{measured, profile};
 use crate::model::spread::Requests;
@@ -96,6 +96,10 @@ fn directory() -> Target {
 }
 
 fn found(done: &Done, inspection: &Inspection, target: &Target) -> Vec<Entry> {
+    lesson(done, inspection, target).0
+}
+
+fn lesson(done: &Done, inspection: &Inspection, target: &Target) -> (Vec<Entry>, Vec<Reached>) {
     let backing = DeclaredBacking::default();
     let place =
         Where { inspection: Some(inspection), devices: &inspection.devices, backing: &backing };
@@ -110,7 +114,8 @@ fn found(done: &Done, inspection: &Inspection, target: &Target) -> Vec<Entry> {
         by: "p@srv",
         at: Moment::default(),
     };
-    lesson.entries(|name| (name == "sda").then(|| "naa.1".to_owned()))
+    let told = |name: &str| (name == "sda").then(|| "naa.1".to_owned());
+    (lesson.entries(told), lesson.reached(told))
 }
 
 fn flash(done: &Done) -> Vec<Entry> {
@@ -143,9 +148,24 @@ fn large_blocks_teach_bytes_and_the_disk_counts_its_own_requests() {
 }
 
 #[test]
+fn a_run_in_which_nothing_moved_teaches_nothing() {
+    for rates in [[0, 0], [0, 10_000]] {
+        let (taught, reached) =
+            lesson(&done(true, rates, BLOCK), &inspection(Some(false), &["sda"]), &directory());
+        assert_eq!((taught, reached), (Vec::new(), Vec::new()), "{rates:?}");
+    }
+    assert!(flash(&done(true, [10_000, 0], BLOCK)).is_empty(), "then it stood still");
+}
+
+fn io_limit(used: f64) -> IoLimit {
+    let limited = Limited::ReadOperations;
+    IoLimit { device: "sda".into(), limited, limit: 10_000.0, used }
+}
+
+#[test]
 fn what_is_not_clean_or_not_saturated_teaches_nothing() {
     let clean = || done(true, [10_000, 10_400], BLOCK);
-    let set: [fn(&mut Done); 8] = [
+    let set: [fn(&mut Done); 9] = [
         |d| d.flags.short = Some(true),
         |d| d.flags.contended = Some(true),
         |d| d.flags.cached = Some(true),
@@ -154,7 +174,11 @@ fn what_is_not_clean_or_not_saturated_teaches_nothing() {
         |d| d.flags.cpu_limited = Some(true),
         |d| d.second_leg = None,
         |d| d.evidence.foreign_share = Some(0.2),
+        |d| d.evidence.io_limit = Some(io_limit(0.99)),
     ];
+    let mut under_a_limit = clean();
+    under_a_limit.evidence.io_limit = Some(io_limit(0.5));
+    assert!(!flash(&under_a_limit).is_empty(), "it was not what held the run");
     for (index, spoil) in set.into_iter().enumerate() {
         let mut run = clean();
         spoil(&mut run);
@@ -162,6 +186,25 @@ fn what_is_not_clean_or_not_saturated_teaches_nothing() {
     }
     assert!(flash(&done(true, [10_000, 19_000], BLOCK)).is_empty(), "more depth goes faster");
     assert!(flash(&done(true, [10_000, 13_000], BLOCK)).is_empty(), "neither");
+}
+
+#[test]
+fn what_teaches_nothing_has_still_reached_it_on_its_disk_too() {
+    let reached = |spoil: fn(&mut Done)| {
+        let mut run = done(true, [10_000, 19_000], BLOCK);
+        spoil(&mut run);
+        let (taught, reached) = lesson(&run, &inspection(Some(false), &["sda"]), &directory());
+        assert!(taught.is_empty());
+        let of = |r: Reached| (r.of.resource, r.identity, r.value, r.block);
+        reached.into_iter().map(of).collect::<Vec<_>>()
+    };
+    let [target, disk] = &reached(|_| {})[..] else { panic!("one of each") };
+    assert_eq!((target.2, target.3), (19_000.0, Bytes(BLOCK)));
+    let sda = (Resource::Disk("sda".into()), "naa.1".to_owned(), 19_000.0, Bytes(BLOCK));
+    assert_eq!(*disk, sda);
+    assert_eq!(reached(|d| d.flags.cached = Some(true)), []);
+    assert_eq!(reached(|d| d.flags.direct = Some(false)), [], "the page cache may have answered");
+    assert_eq!(reached(|d| d.evidence.device_read_share = Some(0.1)), []);
 }
 
 #[test]
@@ -198,6 +241,9 @@ fn a_spindle_is_measured_by_its_whole_stroke_or_flagged() {
     let spindle = inspection(Some(true), &["sda"]);
     let seeks = done(true, [120, 130], BLOCK);
     assert!(found(&seeks, &spindle, &directory()).iter().all(|entry| entry.short_stroke));
+    let mut mapped = seeks.clone();
+    mapped.legs[0].profile.access = Access::RandomMap;
+    assert!(found(&mapped, &spindle, &directory()).iter().all(|entry| entry.short_stroke));
     let raw = Target { name: "raw".into(), place: Place::Device("/dev/sda".into()) };
     assert!(found(&seeks, &spindle, &raw).iter().all(|entry| !entry.short_stroke));
     let streams = done(true, [150, 152], 1 << 20);
@@ -213,14 +259,19 @@ fn of_several_disks_nobody_knows_which_was_full() {
 
 #[test]
 fn a_target_is_told_from_another_by_its_mount_and_its_disks() {
-    let now = |inspection: &Inspection, wwid: &str| {
-        identity(&directory(), inspection, |_| Some(wwid.to_owned()))
+    let now = |inspection: &Inspection, wwid: Option<&str>| {
+        identity(&directory(), inspection, |_| wwid.map(str::to_owned))
     };
     let before = inspection(Some(false), &["sda"]);
-    assert_eq!(now(&before, "naa.1"), now(&before.clone(), "naa.1"));
-    assert_ne!(now(&before, "naa.1"), now(&before, "naa.2"), "another disk");
-    let remounted = Inspection { source: "/dev/sda2".into(), ..before.clone() };
-    assert_ne!(now(&before, "naa.1"), now(&remounted, "naa.1"));
+    let known = now(&before, Some("naa.1"));
+    assert_ne!(known, now(&before, Some("naa.2")), "another disk");
+    let renamed = Inspection { source: "/dev/sdb1".into(), ..inspection(Some(false), &["sdb"]) };
+    assert_eq!(known, now(&renamed, Some("naa.1")), "the same under another name");
+    assert_ne!(now(&before, None), now(&renamed, None), "of which nothing else is told");
+    let other = Inspection { filesystem: "xfs".into(), ..before.clone() };
+    assert_ne!(known, now(&other, Some("naa.1")));
     let fuller = Inspection { available: Bytes(1), ballast: Some(Bytes(7)), ..before.clone() };
-    assert_eq!(now(&before, "naa.1"), now(&fuller, "naa.1"));
+    assert_eq!(known, now(&fuller, Some("naa.1")));
+    let share = |source: &str| Inspection { source: source.into(), ..inspection(None, &[]) };
+    assert_ne!(now(&share("nas:/a"), None), now(&share("nas:/b"), None));
 }

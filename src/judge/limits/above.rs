@@ -2,34 +2,39 @@
 
 use super::{Finding, legs, percent};
 use crate::base::legs::Saturation;
+use crate::base::limits::{CPU_SHARE, FOREIGN_SHARE, QUOTA_SHARE, STEAL_SHARE};
 use crate::base::units::Ratio;
 use crate::judge::confidence::Margin;
 use crate::judge::facts::{CpuFacts, Facts};
 
-const FOREIGN: Margin = Margin { x: 0.0, threshold: 0.1, full: 0.2 };
-const CPU: Margin = Margin { x: 0.0, threshold: 0.95, full: 0.99 };
+const FOREIGN: Margin = Margin { x: 0.0, threshold: FOREIGN_SHARE, full: 0.2 };
+const CPU: Margin = Margin { x: 0.0, threshold: CPU_SHARE, full: 0.99 };
 /// Behind a network nobody sees where operations wait: CPUs that others fill are a guess.
 const CPU_GUESS: f64 = 0.65;
-const STEAL: Margin = Margin { x: 0.0, threshold: 0.1, full: 0.2 };
-const THROTTLED: Margin = Margin { x: 0.0, threshold: 0.05, full: 0.1 };
+const STEAL: Margin = Margin { x: 0.0, threshold: STEAL_SHARE, full: 0.2 };
+const QUOTA: Margin = Margin { x: 0.0, threshold: QUOTA_SHARE, full: 0.1 };
 const IN_FLIGHT: Margin = Margin { x: 0.0, threshold: 0.5, full: 0.3 };
 const IDLE: Margin = Margin { x: 0.0, threshold: 0.3, full: 0.5 };
 
 /// Others moved more than a tenth of the run's bytes: mean of quiet windows around it.
 pub(super) fn contended(facts: &Facts) -> Option<Finding> {
     let flagged = facts.flags.contended == Some(true);
-    let share = facts.device.foreign_share.or(flagged.then_some(FOREIGN.threshold))?;
     let text = "others used it meanwhile: the result is theirs too, and no ceiling is learned";
-    let found = Finding::new(Margin { x: share, ..FOREIGN }, share, text)
-        .because(format!("others moved {} of the run's bytes", percent(share)))
-        .advise("run it again when it is quiet");
-    Some(found.only_if(share > FOREIGN.threshold || flagged))
+    let found = match facts.device.foreign_share {
+        Some(share) => Finding::new(Margin { x: share, ..FOREIGN }, share, text)
+            .because(format!("others moved {} of the run's bytes", percent(share)))
+            .only_if(share > FOREIGN.threshold),
+        None if flagged => Finding::flagged(FOREIGN, text, "it was flagged as not alone"),
+        None => return None,
+    };
+    let holds = found.holds || flagged;
+    Some(Finding { holds, ..found.advise("run it again when it is quiet") })
 }
 
 /// A CPU or a thread that the run needs, all that it may use, steal, or its cgroup's quota. CPUs that
 /// others fill, or that are stolen, hold nothing back where operations wait at the device.
 pub(super) fn cpu(facts: &Facts) -> Option<Finding> {
-    let cpu = &facts.cpu;
+    let (cpu, more) = (&facts.cpu, "more or faster CPUs, offloads, or fewer layers");
     let of = |share: Option<Ratio>, margin: Margin, what: &str, advice| {
         let share = share?.0;
         let text = format!("{what} was the limit, not the device or the link");
@@ -38,19 +43,22 @@ pub(super) fn cpu(facts: &Facts) -> Option<Finding> {
             .second(facts.saturation() == Some(Saturation::Saturated));
         Some(found.advise(advice))
     };
-    let flagged = facts.flags.cpu_limited == Some(true);
-    let unsaid = (flagged && cpu == &CpuFacts::default()).then_some(Ratio(CPU.threshold));
+    let flagged = facts.flags.cpu_limited == Some(true) && cpu == &CpuFacts::default();
+    let unsaid = || {
+        let text = "a CPU was the limit, not the device or the link";
+        Finding::flagged(CPU, text, "it was flagged as limited by CPU").advise(more)
+    };
     let elsewhere = |share: Option<Ratio>| share.filter(|_| !facts.keeps_depth());
     let guess = |found: Option<Finding>| {
         found.map(|found| found.at_most_if(facts.network_backed(), CPU_GUESS))
     };
     let less_shared = "a host that is less shared";
-    let more = "more or faster CPUs, offloads, or fewer layers";
     [
-        of(cpu.busiest_ratio.or(unsaid), CPU, "the busiest CPU or thread", more),
+        flagged.then(unsaid),
+        of(cpu.busiest_ratio, CPU, "the busiest CPU or thread", more),
         guess(of(elsewhere(cpu.allowed_ratio), CPU, "all CPUs together", more)),
         guess(of(elsewhere(cpu.steal_ratio), STEAL, "steal by the hypervisor", less_shared)),
-        of(cpu.throttled_ratio, THROTTLED, "the cgroup's CPU quota", "raise the cgroup's quota"),
+        of(cpu.throttled_ratio, QUOTA, "the cgroup's CPU quota", "raise the cgroup's quota"),
     ]
     .into_iter()
     .flatten()
@@ -93,6 +101,7 @@ mod tests {
     use crate::base::units::Frequency;
     use crate::judge::facts::DeviceFacts;
     use crate::judge::limits::judge;
+    use crate::model::outcome::Flags;
     use crate::model::verdict::Limit;
 
     fn running() -> Facts {
@@ -108,6 +117,24 @@ mod tests {
         assert_eq!(of(0.1).limit, Limit::Unknown);
         let verdict = of(0.2);
         assert_eq!((verdict.limit, verdict.confidence), (Limit::Contended, 0.75));
+    }
+
+    #[test]
+    fn what_was_only_flagged_is_told_without_a_number() {
+        let verdict = |flags| {
+            let verdict = judge(&Facts { flags, ..running() });
+            (verdict.limit, verdict.ratio, verdict.confidence, verdict.because)
+        };
+        let contended = Flags { contended: Some(true), ..Flags::default() };
+        let because = |text: &str| vec![text.to_owned()];
+        let said = because("it was flagged as not alone");
+        assert_eq!(verdict(contended), (Limit::Contended, None, 0.5, said));
+        let cpu = Flags { cpu_limited: Some(true), ..Flags::default() };
+        let said = because("it was flagged as limited by CPU");
+        assert_eq!(verdict(cpu), (Limit::Cpu, None, 0.5, said));
+        let device = DeviceFacts { foreign_share: Some(0.05), ..DeviceFacts::default() };
+        let both = judge(&Facts { flags: contended, device, ..running() });
+        assert_eq!((both.limit, both.confidence), (Limit::Contended, 0.5), "by its probe's word");
     }
 
     #[test]

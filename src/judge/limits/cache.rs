@@ -1,12 +1,13 @@
 //! `cache`: something above the medium answered. Not a result of the disk; nothing is learned.
 
 use super::{Finding, percent};
+use crate::base::limits::DEVICE_SHARE;
 use crate::base::units::{Frequency, Rate, Seconds};
 use crate::judge::confidence::Margin;
 use crate::judge::facts::Facts;
 
 /// Less of the run's bytes reached the leaf disks.
-const REACHED: Margin = Margin { x: 0.0, threshold: 0.5, full: 0.3 };
+const REACHED: Margin = Margin { x: 0.0, threshold: DEVICE_SHARE, full: 0.3 };
 /// Times what the medium moves at most.
 const FASTER: Margin = Margin { x: 0.0, threshold: 1.5, full: 2.0 };
 /// Times the spindles' best, or the shortest answer that medium and round trip allow / the answer.
@@ -36,7 +37,6 @@ pub(super) fn look(facts: &Facts) -> Option<Finding> {
     let best = best.or_else(nearest)?;
     let text = "something above the medium answered: this is a cache, not a disk";
     let mut found = Finding::new(best.margin, best.margin.x, text)
-        .only_if(!passed.is_empty())
         .second(passed.len() >= 2)
         .advise("measure with more data than the cache holds, and direct");
     found.holds = !passed.is_empty();

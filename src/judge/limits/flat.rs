@@ -1,6 +1,7 @@
 //! Limits of a device that is saturated: what lies behind a network, its bandwidth, its operations.
 
 use super::{Finding, legs, percent};
+use crate::base::limits::{LINK_SHARE, SPINDLE_BUSY};
 use crate::base::units::{Frequency, Rate};
 use crate::judge::ceilings::{self, Believed};
 use crate::judge::confidence::Margin;
@@ -12,7 +13,6 @@ use crate::model::verdict::{Ceiling, Unit};
 const GAIN: Margin = Margin { x: 0.0, threshold: 1.15, full: 1.05 };
 /// Of what is declared, from which the declared explains the rate.
 const EXPLAINS: f64 = 0.7;
-const LINK_NEAR: f64 = 0.9;
 /// A link or CPU that is clearly not the limit.
 const IDLE: f64 = 0.5;
 const CPU_FREE: f64 = 0.8;
@@ -21,7 +21,7 @@ const MAY_BE_SPINDLES: f64 = 2000.0;
 const GUESS: f64 = 0.5;
 /// Near enough to a ceiling to be claimed without a second leg.
 const AT_CEILING: Margin = Margin { x: 0.0, threshold: 0.85, full: 0.95 };
-const BUSY: Margin = Margin { x: 0.0, threshold: 0.95, full: 0.99 };
+const BUSY: Margin = Margin { x: 0.0, threshold: SPINDLE_BUSY, full: 0.99 };
 
 /// Saturated by its legs, or without legs at a ceiling that is believed.
 fn margin(facts: &Facts, ceiling: Option<&Ceiling>) -> Option<(Margin, bool)> {
@@ -39,6 +39,13 @@ fn margin(facts: &Facts, ceiling: Option<&Ceiling>) -> Option<(Margin, bool)> {
     let margin = Margin { x: rate / ceiling.value, ..AT_CEILING };
     Some((margin, margin.reached()))
 }
+
+/// Nothing is known of what is under it: what it took may be in somebody's memory.
+fn absorbs(facts: &Facts) -> bool {
+    facts.device.unseen == Some(true) && facts.backing.media.is_none()
+}
+
+const ABSORBS: &str = "no disk is seen under it: a cache may have answered";
 
 /// Busy is evidence for one spindle, and for nothing else.
 fn is_one_busy_spindle(facts: &Facts) -> bool {
@@ -59,7 +66,7 @@ fn link_share(facts: &Facts) -> Option<f64> {
 /// If copies went over the clients' link, it would be full: nobody says whether they do.
 fn copies_would_fill(facts: &Facts, link: Option<f64>) -> bool {
     let shared = link.map(|share| share * (facts.replicas() - 1.0));
-    shared.is_some_and(|share| (LINK_NEAR..=1.05).contains(&share))
+    shared.is_some_and(|share| (LINK_SHARE..=ceilings::BEYOND).contains(&share))
 }
 
 /// Behind a network, with no link near its ceiling and nothing declared that explains the rate.
@@ -77,7 +84,7 @@ pub(super) fn backend(facts: &Facts) -> Option<Finding> {
         .at_most_if(unsaid || link.is_none(), GUESS)
         .advise("look at the storage servers: their disks, CPUs and own links");
     found.holds = facts.is_saturated()
-        && link.is_none_or(|share| share < LINK_NEAR)
+        && link.is_none_or(|share| share < LINK_SHARE)
         && !(unsaid && copies_would_fill(facts, link))
         && explained(facts).is_none_or(|share| share < EXPLAINS);
     if let Some(share) = link {
@@ -104,10 +111,12 @@ pub(super) fn bandwidth(facts: &Facts) -> Option<Finding> {
     let bytes = facts.bytes()?;
     let share = ceiling.as_ref().map(|ceiling| bytes / ceiling.value);
     let reasons = !facts.network_backed() || explained(facts).is_some_and(|s| s >= EXPLAINS);
-    let busy = facts.device.busy_ratio.is_some_and(|busy| busy.0 >= 0.95);
+    let busy = facts.device.busy_ratio.is_some_and(|busy| busy.0 >= SPINDLE_BUSY);
     let text = format!("{} is what the device moves", Rate(bytes));
     let mut found = Finding::new(margin, share.unwrap_or(margin.x), text)
         .second(spindles && busy)
+        .at_most_if(absorbs(facts), GUESS)
+        .because_if(absorbs(facts), ABSORBS)
         .advise("more devices, or faster ones");
     found.holds = saturated && reasons;
     if let (Some(share), Some(ceiling)) = (share, &ceiling) {
@@ -139,7 +148,8 @@ pub(super) fn operations(facts: &Facts) -> Option<Finding> {
     let text = format!("{} is what {what} at this block size", Frequency(rate));
     let mut found = Finding::new(margin, share.unwrap_or(margin.x), text)
         .second(facts.keeps_depth() && free)
-        .at_most_if(may_turn || may_be_held, GUESS)
+        .at_most_if(may_turn || may_be_held || absorbs(facts), GUESS)
+        .because_if(absorbs(facts), ABSORBS)
         .because_if(may_turn, "whether spindles are under it is unknown")
         .because_if(may_be_held, "a limit on a virtual or unknown disk would look the same")
         .advise("a faster device, or more of them");
@@ -191,6 +201,21 @@ mod tests {
         assert_eq!(judge(&unknown(40_000.0)).confidence, 0.5);
         let steady = Facts { rate_cv: Some(0.08), ..unknown(40_123.0) };
         assert_eq!(judge(&steady).confidence, 0.75);
+    }
+
+    #[test]
+    fn a_layer_that_hides_its_disks_may_be_a_cache() {
+        let of = |unseen, media| {
+            let device = DeviceFacts { unseen, ..DeviceFacts::default() };
+            let backing = DeclaredBacking { media, ..DeclaredBacking::default() };
+            let verdict =
+                judge(&Facts { device, backing, rate_cv: Some(0.08), ..flash(900_123.0) });
+            let said = verdict.because.iter().any(|fact| fact == ABSORBS);
+            (verdict.limit, verdict.confidence, said)
+        };
+        assert_eq!(of(Some(true), None), (Limit::Operations, 0.5, true));
+        assert_eq!(of(Some(false), None), (Limit::Operations, 0.75, false));
+        assert_eq!(of(Some(true), Some(Media::Nvme)), (Limit::Operations, 0.75, false));
     }
 
     fn remote(bytes: f64) -> Facts {

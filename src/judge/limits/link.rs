@@ -1,24 +1,23 @@
 //! `link`: of link runs and network-backed targets, a link on the path is full.
 
 use super::{Finding, legs, percent};
+use crate::base::limits::{LINK_FULL_SHARE, LINK_SHARE};
 use crate::base::units::Rate;
 use crate::judge::ceilings::{self, Believed, bits};
 use crate::judge::confidence::Margin;
 use crate::judge::facts::Facts;
-use crate::model::verdict::{Ceiling, Persistence, Trust, Unit};
+use crate::model::verdict::{Ceiling, Trust, Unit};
 
-const NEAR: Margin = Margin { x: 0.0, threshold: 0.9, full: 0.95 };
-/// Full beyond doubt, whatever the CPU does.
-const FULL: f64 = 0.95;
+const NEAR: Margin = Margin { x: 0.0, threshold: LINK_SHARE, full: LINK_FULL_SHARE };
 /// A measured rate that stands for the ceiling is no more than a guess.
 const BY_ITS_OWN_RATE: f64 = 0.5;
 
-/// First look.
+/// First look: full beyond doubt, whatever the CPU does.
 pub(super) fn full(facts: &Facts) -> Option<Finding> {
     let mut found = near(facts)?;
-    let share = found.ratio;
+    let share = found.margin.x;
     found.counted = true;
-    Some(found.only_if(share >= FULL))
+    Some(found.only_if(share >= LINK_FULL_SHARE))
 }
 
 pub(super) fn near(facts: &Facts) -> Option<Finding> {
@@ -40,17 +39,14 @@ pub(super) fn near(facts: &Facts) -> Option<Finding> {
 
 /// What was sent again, against all that was sent.
 fn retransmits(facts: &Facts, count: u64) -> String {
-    match ratio(facts) {
-        Some(share) if share < 0.0001 => {
-            format!("{count} segments were sent again, less than 0.01 %: a full queue, no fault")
-        }
-        Some(share) if share < 0.001 => {
-            let share = share * 100.0;
-            format!("{count} segments were sent again, {share:.2} %: a full queue, no fault")
-        }
-        Some(share) => format!("{count} segments were sent again , {:.2} %", share * 100.0),
-        None => format!("{count} segments were sent again"),
-    }
+    let again = format!("{count} segments were sent again");
+    let Some(share) = ratio(facts) else { return again };
+    let of_all = match share * 100.0 {
+        percent if percent < 0.01 => "less than 0.01 %".to_owned(),
+        percent => format!("{percent:.2} %"),
+    };
+    let meaning = if share < 0.001 { ": a full queue, no fault" } else { "" };
+    format!("{again}, {of_all}{meaning}")
 }
 
 /// Retransmitted share of all segments.
@@ -67,16 +63,9 @@ pub(super) fn flat(facts: &Facts) -> Option<Finding> {
         return None;
     }
     let bytes = facts.bytes()?;
-    let ceiling = Ceiling {
-        value: bytes,
-        unit: Unit::BytesPerSecond,
-        resource: "link".into(),
-        direction: ceilings::direction(facts).into(),
-        trust: Trust::Computed,
-        source: "the measured rate".into(),
-        at: None,
-        kind: Persistence::Sustained,
-    };
+    let what = ("link", ceilings::direction(facts));
+    let source = (Trust::Computed, "the measured rate".to_owned());
+    let ceiling = Ceiling::lasting((bytes, Unit::BytesPerSecond), what, source);
     let text = "more streams got no more: a link, a shaper or a peer is full; its rate is unknown";
     let mut found = Finding::new(Margin { x: 1.0, ..NEAR }, 1.0, text)
         .at_most_if(true, BY_ITS_OWN_RATE)
@@ -91,7 +80,7 @@ mod tests {
     use crate::base::units::Bytes;
     use crate::judge::facts::{LinkFacts, SecondLeg, Subject};
     use crate::judge::limits::judge;
-    use crate::model::path::{DeclaredBacking, DeclaredPath};
+    use crate::model::path::{DeclaredBacking, DeclaredPath, Encapsulation};
     use crate::model::verdict::Limit;
 
     fn run(bytes: f64, link: Option<f64>) -> Facts {
@@ -125,6 +114,24 @@ mod tests {
         let verdict = judge(&run(1.25e9 * 0.985, Some(1.25e9)));
         assert_eq!(verdict.limit, Limit::Link);
         assert!(verdict.ceiling.unwrap().source.ends_with("MTU 9000"));
+    }
+
+    #[test]
+    fn the_segments_that_tcp_sent_tell_the_packets_whatever_is_declared() {
+        let of = |mtu, segment: u64, encapsulation| {
+            let segment_payload_bytes = Some(Bytes(segment));
+            let link = LinkFacts { segment_payload_bytes, ..LinkFacts::default() };
+            let line = run(113.6e6, Some(125e6));
+            let path = DeclaredPath { mtu, encapsulation, ..line.path.clone() };
+            let verdict = judge(&Facts { link, path, ..line });
+            let ceiling = verdict.ceiling.unwrap();
+            (format!("{:.2}", ceiling.value * 8.0 / 1e6), ceiling.source)
+        };
+        let plain = || ("941.48".to_owned(), "1 Gbit/s, MTU 1500".to_owned());
+        assert_eq!(of(None, 1448, None), plain());
+        assert_eq!(of(Some(9000), 1448, None), plain(), "a router on the way has a smaller one");
+        let (most, source) = of(None, 1398, Some(Encapsulation::Vxlan));
+        assert_eq!((most.as_str(), source.as_str()), ("908.97", "1 Gbit/s VXLAN, MTU 1500"));
     }
 
     #[test]
@@ -175,5 +182,15 @@ mod tests {
         let verdict = judge(&facts);
         assert_eq!(verdict.confidence, 1.0);
         assert!((ratio(&facts).unwrap() - 0.00085).abs() < 0.0001, "{:?}", ratio(&facts));
+        let said = |count: u64| {
+            let link = LinkFacts { retransmits: Some(count), ..LinkFacts::default() };
+            judge(&Facts { link, ..facts.clone() }).because.swap_remove(1)
+        };
+        let again = "segments were sent again";
+        assert_eq!(said(1989), format!("1989 {again}, 0.08 %: a full queue, no fault"));
+        assert_eq!(said(10), format!("10 {again}, less than 0.01 %: a full queue, no fault"));
+        assert_eq!(said(90_000), format!("90000 {again}, 3.83 %"));
+        let untimed = Facts { duration_seconds: None, ..facts.clone() };
+        assert_eq!(judge(&untimed).because[1], format!("1989 {again}"));
     }
 }

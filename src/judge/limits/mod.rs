@@ -16,6 +16,7 @@ mod write_path;
 
 use super::ceilings;
 use super::confidence::{self, Margin};
+use super::doubt;
 use super::facts::Facts;
 use crate::model::verdict::{Ceiling, Limit, Rival, Verdict};
 
@@ -24,8 +25,8 @@ use crate::model::verdict::{Ceiling, Limit, Rival, Verdict};
 pub struct Finding {
     pub holds: bool,
     pub margin: Margin,
-    /// What is shown as this limit's number.
-    pub ratio: f64,
+    /// What is shown as this limit's number; `None` where a flag says it and nothing was counted.
+    pub ratio: Option<f64>,
     /// An independent second fact says the same.
     pub second: bool,
     /// Confidence that the rule itself can't exceed.
@@ -47,7 +48,7 @@ impl Finding {
         Finding {
             holds: margin.reached(),
             margin,
-            ratio,
+            ratio: Some(ratio),
             second: false,
             most: 1.0,
             counted: false,
@@ -57,6 +58,17 @@ impl Finding {
             text: text.into(),
             advice: None,
         }
+    }
+
+    /// Said by a flag alone: at the threshold, and by no number.
+    pub fn flagged(margin: Margin, text: &str, fact: &str) -> Self {
+        let margin = Margin { x: margin.threshold, ..margin };
+        Finding { ratio: None, ..Finding::new(margin, margin.x, text).because(fact) }
+    }
+
+    /// How near it came: 1 where it holds, and never where it doesn't, whatever its number says.
+    fn nearness(&self) -> f64 {
+        self.margin.nearness().min(if self.holds { 1.0 } else { NOT_HELD })
     }
 
     #[must_use]
@@ -131,6 +143,8 @@ static RULES: &[(Limit, Look)] = &[
 const RIVALS: usize = 2;
 /// A rival below a tenth of its threshold isn't worth a word.
 const RIVAL_NEARNESS: f64 = 0.1;
+/// As near as a rule comes whose number is there and that doesn't hold: something else is missing.
+const NOT_HELD: f64 = 0.99;
 
 /// Judges one run. `unknown` wherever the evidence doesn't decide.
 pub fn judge(facts: &Facts) -> Verdict {
@@ -148,9 +162,10 @@ pub fn judge(facts: &Facts) -> Verdict {
     if *limit != Limit::Cache {
         because.extend(ceilings::dropped(facts));
     }
+    because.extend(doubt::medium(facts));
     Verdict {
         limit: *limit,
-        ratio: Some(finding.ratio),
+        ratio: finding.ratio,
         confidence,
         ceiling: finding.ceiling.clone(),
         ceiling_text: finding.ceiling_text.clone(),
@@ -163,19 +178,16 @@ pub fn judge(facts: &Facts) -> Verdict {
 
 /// The nearest other limits; each once.
 fn rivals(seen: &[(Limit, Finding)], winner: Limit) -> Vec<Rival> {
-    let mut others: Vec<&(Limit, Finding)> = seen
-        .iter()
-        .filter(|(limit, finding)| {
-            *limit != winner
-                && finding.margin.nearness() > RIVAL_NEARNESS
-                && finding.ratio.is_finite()
-        })
-        .collect();
-    others.sort_by(|a, b| b.1.margin.nearness().total_cmp(&a.1.margin.nearness()));
+    let rival = |(limit, finding): &(Limit, Finding)| {
+        let ratio = finding.nearness();
+        (*limit != winner && ratio > RIVAL_NEARNESS).then_some(Rival { limit: *limit, ratio })
+    };
+    let mut others: Vec<Rival> = seen.iter().filter_map(rival).collect();
+    others.sort_by(|a, b| b.ratio.total_cmp(&a.ratio));
     let mut rivals: Vec<Rival> = Vec::new();
-    for (limit, finding) in others {
-        if rivals.len() < RIVALS && rivals.iter().all(|rival| rival.limit != *limit) {
-            rivals.push(Rival { limit: *limit, ratio: finding.ratio });
+    for other in others {
+        if rivals.len() < RIVALS && rivals.iter().all(|rival| rival.limit != other.limit) {
+            rivals.push(other);
         }
     }
     rivals

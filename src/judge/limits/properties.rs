@@ -1,15 +1,17 @@
 //! What holds of every verdict, whatever the facts.
 
+use std::time::Duration;
+
 use proptest::prelude::*;
 
 use super::{RULES, judge};
+use crate::base::clock::Moment;
 use crate::base::units::{Bytes, Frequency, Rate, Ratio, Seconds};
-use crate::judge::facts::{
-    CpuFacts, DeviceFacts, Facts, FlagFacts, Known, LinkFacts, SecondLeg, Subject,
-};
+use crate::judge::facts::{CpuFacts, DeviceFacts, Facts, Known, LinkFacts, SecondLeg, Subject};
 use crate::model::job::Access;
+use crate::model::outcome::Flags;
 use crate::model::path::{DeclaredBacking, DeclaredPath, Media, Raid, Wal};
-use crate::model::verdict::Limit;
+use crate::model::verdict::{Ceiling, Limit, Persistence, Trust, Unit};
 
 /// Sound numbers, and some that no instrument gives.
 fn number() -> impl Strategy<Value = f64> {
@@ -77,6 +79,7 @@ fn device() -> impl Strategy<Value = DeviceFacts> {
         is_virtual: third.1,
         network_backed: third.2,
         count: third.3,
+        unseen: None,
     })
 }
 
@@ -97,13 +100,29 @@ fn link() -> impl Strategy<Value = LinkFacts> {
 
 fn known() -> impl Strategy<Value = Known> {
     let other = (any::<u64>(), number()).prop_map(|(b, r)| (Bytes(b), Frequency(r)));
-    (maybe(number()), prop::collection::vec(other, 0..3)).prop_map(|(sequential, other_blocks)| {
-        Known {
-            sequential_read_bytes_per_second: sequential.map(Rate),
-            other_blocks,
-            ceilings: Vec::new(),
-        }
+    let others = prop::collection::vec(other, 0..3);
+    let ceilings = prop::collection::vec(ceiling(), 0..4);
+    (maybe(number()), others, ceilings).prop_map(|(sequential, other_blocks, ceilings)| Known {
+        sequential_read_bytes_per_second: sequential.map(Rate),
+        other_blocks,
+        ceilings,
     })
+}
+
+/// As a run found it.
+fn ceiling() -> impl Strategy<Value = Ceiling> {
+    let direction = prop::sample::select(vec!["read", "write", "mixed"]);
+    let trust = prop::sample::select(vec![Trust::Knee, Trust::Declared]);
+    let at = maybe((0u64..1 << 40).prop_map(|at| Moment::default().plus(Duration::from_secs(at))));
+    (number(), direction, trust, any::<[bool; 2]>(), at).prop_map(
+        |(value, direction, trust, [bytes, burst], at)| {
+            let unit = if bytes { Unit::BytesPerSecond } else { Unit::OperationsPerSecond };
+            let source = (trust, "a knee".to_owned());
+            let lasting = Ceiling::lasting((value, unit), ("target srv", direction), source);
+            let kind = if burst { Persistence::Burst } else { Persistence::Sustained };
+            Ceiling { at, kind, ..lasting }
+        },
+    )
 }
 
 fn facts() -> impl Strategy<Value = Facts> {
@@ -113,7 +132,8 @@ fn facts() -> impl Strategy<Value = Facts> {
         Subject::Link,
         Subject::Store,
     ]);
-    let access = maybe(prop::sample::select(vec![Access::Sequential, Access::Random]));
+    let access = prop::sample::select(vec![Access::Sequential, Access::Random, Access::RandomMap]);
+    let access = maybe(access);
     let shape = (subject, access, maybe(0u64..1 << 24), maybe(number()), maybe(number()));
     let rates = prop::array::uniform5(maybe(number()));
     let second = maybe((maybe(number()), number(), maybe(number())));
@@ -141,7 +161,7 @@ fn facts() -> impl Strategy<Value = Facts> {
         cpu: CpuFacts { busiest_ratio: rest.3, steal_ratio: rest.4, ..CpuFacts::default() },
         device: about.0,
         link: about.1,
-        flags: FlagFacts::default(),
+        flags: Flags::default(),
         backing: about.2,
         path: about.3,
         known: about.4,
@@ -185,17 +205,34 @@ proptest! {
 
     #[test]
     fn without_a_second_leg_what_needs_it_is_a_guess(facts in facts()) {
-        let verdict = judge(&Facts { second_leg: None, ..facts });
-        let needs_it = matches!(
-            verdict.limit,
-            Limit::Latency | Limit::Seek | Limit::Bandwidth | Limit::Operations | Limit::Backend
-        );
-        prop_assert!(!needs_it || verdict.confidence <= 0.75, "{verdict:?}");
+        let facts = Facts { second_leg: None, ..facts };
+        let verdict = judge(&facts);
+        let holding = RULES.iter().find_map(|(_, look)| look(&facts).filter(|found| found.holds));
+        let needs_it = match verdict.limit {
+            Limit::Latency | Limit::Seek | Limit::Bandwidth => true,
+            Limit::Operations | Limit::Backend => true,
+            Limit::Throttle => holding.is_some_and(|found| !found.counted),
+            _ => false,
+        };
+        let busy = facts.is_random() && facts.busy_spindles();
+        let most = if busy { 0.75 } else { 0.5 };
+        prop_assert!(!needs_it || verdict.confidence <= most, "{verdict:?}");
+    }
+
+    #[test]
+    fn no_rival_is_nearer_than_there(facts in facts()) {
+        let verdict = judge(&facts);
+        prop_assert!(verdict.rivals.iter().all(|rival| rival.ratio <= 1.0), "{verdict:?}");
+        let holds = |limit| {
+            RULES.iter().any(|(l, look)| *l == limit && look(&facts).is_some_and(|f| f.holds))
+        };
+        let there = verdict.rivals.iter().filter(|rival| rival.ratio == 1.0);
+        prop_assert!(there.into_iter().all(|rival| holds(rival.limit)), "{verdict:?}");
     }
 
     #[test]
     fn a_flag_against_a_run_leaves_a_third_at_most(facts in facts()) {
-        let flags = FlagFacts { short: Some(true), ..FlagFacts::default() };
+        let flags = Flags { short: Some(true), ..Flags::default() };
         let verdict = judge(&Facts { flags, ..facts });
         prop_assert!(verdict.confidence <= 0.3, "{verdict:?}");
     }

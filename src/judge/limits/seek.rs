@@ -3,9 +3,10 @@
 use super::{Finding, legs, percent};
 use crate::base::physics::Band;
 use crate::base::units::Frequency;
+use crate::judge::ceilings::direction;
 use crate::judge::confidence::Margin;
 use crate::judge::facts::{Facts, LARGE_BLOCK};
-use crate::model::verdict::{Ceiling, Persistence, Trust, Unit};
+use crate::model::verdict::{Ceiling, Trust, Unit};
 
 /// Distance from the nearer edge of the band, as a share of that edge.
 const INSIDE: Margin = Margin { x: 0.0, threshold: 0.0, full: 0.1 };
@@ -53,16 +54,9 @@ const MORE: &str = "more spindles, or flash";
 const DEGRADED: &str = "look at the disk's health and at what else it does";
 
 fn ceiling(facts: &Facts, band: Band, spindles: f64) -> Ceiling {
-    Ceiling {
-        value: band.high,
-        unit: Unit::OperationsPerSecond,
-        resource: "spindles".into(),
-        direction: crate::judge::ceilings::direction(facts).into(),
-        trust: Trust::Computed,
-        source: format!("the best of {}", count(spindles)),
-        at: None,
-        kind: Persistence::Sustained,
-    }
+    let what = ("spindles", direction(facts));
+    let source = (Trust::Computed, format!("the best of {}", count(spindles)));
+    Ceiling::lasting((band.high, Unit::OperationsPerSecond), what, source)
 }
 
 fn is_about_seeks(facts: &Facts) -> bool {
@@ -118,6 +112,12 @@ mod tests {
         let rate_per_second = 118.0 * 1.2;
         let second_leg = Some(SecondLeg { rate_per_second, ..SecondLeg::default() });
         assert_eq!(judge(&Facts { second_leg, ..spindle(118.0) }).confidence, 1.0);
+    }
+
+    #[test]
+    fn random_blocks_that_come_once_each_seek_too() {
+        let mapped = Facts { access: Some(Access::RandomMap), ..spindle(118.0) };
+        assert_eq!(judge(&mapped), judge(&spindle(118.0)));
     }
 
     #[test]

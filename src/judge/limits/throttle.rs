@@ -2,6 +2,7 @@
 //! medium's.
 
 use super::{Finding, legs, link, percent};
+use crate::base::limits::{FALLEN_SHARE, IO_LIMIT_SHARE};
 use crate::base::physics::{is_round, is_round_rate};
 use crate::base::units::{Bytes, Frequency, KIB, MIB, Rate};
 use crate::judge::ceilings::{self, Believed};
@@ -10,7 +11,7 @@ use crate::judge::facts::Facts;
 use crate::model::path::Media;
 use crate::model::verdict::{Ceiling, Unit};
 
-const CGROUP: Margin = Margin { x: 0.0, threshold: 0.95, full: 0.99 };
+const CGROUP: Margin = Margin { x: 0.0, threshold: IO_LIMIT_SHARE, full: 0.99 };
 const EVEN: Margin = Margin { x: 0.0, threshold: 0.02, full: 0.01 };
 /// Rates of two depths, or of two block sizes, that are one.
 const EQUAL: f64 = 0.03;
@@ -18,8 +19,6 @@ const EQUAL: f64 = 0.03;
 const POLICED_GAIN: f64 = 0.1;
 const POLICED_RETRANSMITS: Margin = Margin { x: 0.0, threshold: 0.005, full: 0.02 };
 const POLICED_MOST: f64 = 0.65;
-/// Less of an earlier ceiling than a healthy device gives.
-const FALLEN: f64 = 0.7;
 /// In flight without a second leg from which flash would show what it can.
 const DEEP: f64 = 8.0;
 /// One number in four is round by chance: on a disk of which nothing is known that alone is little.
@@ -73,6 +72,10 @@ fn even(facts: &Facts) -> Option<Finding> {
             .chain(opaque(facts))
             .flatten()
             .collect();
+    // An even rate alone is no sign of a limit, and what more depth speeds up is under none.
+    if !flat || facts_of_it.is_empty() {
+        return None;
+    }
     let by_number_alone = set.is_none()
         && same_operations.is_none()
         && facts_of_it.len() == 1
@@ -84,7 +87,7 @@ fn even(facts: &Facts) -> Option<Finding> {
     let has_room = facts.in_flight_share().is_some_and(|share| share < ROOM);
     let text = "a limit that somebody set holds the rate: too even for a medium";
     let mut found = Finding::new(Margin { x: cv, ..EVEN }, cv, text)
-        .only_if(flat && !facts_of_it.is_empty() && cv < cv_max)
+        .only_if(cv < cv_max)
         .second(set.is_some() || same_operations.is_some() || facts_of_it.len() >= 2)
         .at_most_if(by_number_alone, ROUND_MOST)
         .at_most_if(has_room && set.is_none(), ABOVE_MOST)
@@ -193,7 +196,7 @@ fn fallen(facts: &Facts) -> Option<String> {
     let unit = if large { Unit::BytesPerSecond } else { Unit::OperationsPerSecond };
     let ceiling = ceilings::learned(facts, unit)?;
     let rate = if large { facts.bytes()? } else { facts.operations()? };
-    (rate < FALLEN * ceiling.value).then(|| format!("it once gave {}", show(ceiling)))
+    (rate < FALLEN_SHARE * ceiling.value).then(|| format!("it once gave {}", show(ceiling)))
 }
 
 #[cfg(test)]
@@ -227,6 +230,19 @@ mod tests {
         assert_ne!(judge(&even_run(500.0, 1.05)).limit, Limit::Throttle, "not equal");
         let noisy = Facts { rate_cv: Some(0.03), ..even_run(500.0, 1.0) };
         assert_ne!(judge(&noisy).limit, Limit::Throttle);
+    }
+
+    #[test]
+    fn an_even_rate_alone_is_not_near_a_limit() {
+        let rivals = |rate, gain| {
+            let rivals = judge(&even_run(rate, gain)).rivals;
+            rivals.into_iter().map(|rival| rival.limit).collect::<Vec<_>>()
+        };
+        assert!(!rivals(504.0, 1.0).contains(&Limit::Throttle), "no other sign of one");
+        assert!(!rivals(500.0, 1.9).contains(&Limit::Throttle), "more depth goes faster");
+        let uneven = judge(&Facts { rate_cv: Some(0.025), ..even_run(500.0, 1.0) });
+        let throttle = uneven.rivals.iter().find(|rival| rival.limit == Limit::Throttle);
+        assert!(throttle.is_some_and(|rival| (rival.ratio - 0.8).abs() < 0.01), "{uneven:?}");
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use crate::base::legs::Saturation;
 use crate::judge::ceilings::{self, Believed};
+use crate::judge::doubt;
 use crate::judge::facts::Facts;
 use crate::model::verdict::{Limit, Rival, Verdict};
 
@@ -16,7 +17,8 @@ pub(super) fn without_a_rate(facts: &Facts) -> Verdict {
 
 pub(super) fn verdict(facts: &Facts, rivals: Vec<Rival>) -> Verdict {
     let text = format!("the evidence doesn't decide: {}", deciding(facts));
-    verdict_of(text, ceilings::dropped(facts), rivals)
+    let because = ceilings::dropped(facts).into_iter().chain(doubt::medium(facts));
+    verdict_of(text, because.collect(), rivals)
 }
 
 fn verdict_of(text: String, because: Vec<String>, rivals: Vec<Rival>) -> Verdict {

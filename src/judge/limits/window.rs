@@ -1,18 +1,17 @@
 //! `window`: a receive window or send buffer over the round trip. Never the congestion window.
 
 use super::{Finding, percent};
+use crate::base::limits::LINK_SHARE;
 use crate::base::physics::window_rate;
 use crate::base::units::Rate;
 use crate::judge::ceilings::{self, bits};
 use crate::judge::confidence::Margin;
 use crate::judge::facts::Facts;
-use crate::model::verdict::{Ceiling, Persistence, Trust, Unit};
+use crate::model::verdict::{Ceiling, Trust, Unit};
 
 const LIMITED: Margin = Margin { x: 0.0, threshold: 0.5, full: 0.8 };
 /// How close each stream is to window / round trip, either side.
 const CLOSE: Margin = Margin { x: 0.0, threshold: 0.9, full: 0.95 };
-/// From here on the link is the limit.
-const LINK: f64 = 0.9;
 
 pub(super) fn look(facts: &Facts) -> Option<Finding> {
     if !facts.is_link() {
@@ -35,7 +34,7 @@ pub(super) fn look(facts: &Facts) -> Option<Finding> {
     let text =
         "the window is the limit: each stream waits for acknowledgements of what it may send";
     let mut found = Finding::new(best, share.unwrap_or(best.x), text)
-        .only_if(link.is_none_or(|share| share < LINK))
+        .only_if(link.is_none_or(|share| share < LINK_SHARE))
         .second(reached == 2)
         .advise("larger socket buffers (net.ipv4.tcp_rmem, tcp_wmem), or more streams");
     if let Some(margin) = limited {
@@ -61,16 +60,10 @@ fn limited(facts: &Facts) -> Option<f64> {
 fn over_round_trip(facts: &Facts) -> Option<Ceiling> {
     let (window, round_trip) = (facts.link.window_bytes?, facts.link.round_trip_seconds?);
     let value = window_rate(window, round_trip)?.0 * facts.depth?;
-    (value > 0.0).then(|| Ceiling {
-        value,
-        unit: Unit::BytesPerSecond,
-        resource: "window".into(),
-        direction: ceilings::direction(facts).into(),
-        trust: Trust::Detected,
-        source: format!("{window} / {round_trip}"),
-        at: None,
-        kind: Persistence::Sustained,
-    })
+    let what = ("window", ceilings::direction(facts));
+    let source = (Trust::Detected, format!("{window} / {round_trip}"));
+    let ceiling = Ceiling::lasting((value, Unit::BytesPerSecond), what, source);
+    (value > 0.0).then_some(ceiling)
 }
 
 #[cfg(test)]

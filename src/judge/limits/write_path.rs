@@ -1,12 +1,13 @@
 //! `write_path`: journals, logs and flushes that a write goes through.
 
 use super::{Finding, percent};
+use crate::base::limits::LINK_SHARE;
 use crate::base::units::Rate;
 use crate::judge::ceilings::{self, Believed};
 use crate::judge::confidence::Margin;
 use crate::judge::facts::Facts;
 use crate::model::path::Wal;
-use crate::model::verdict::{Ceiling, Persistence, Trust, Unit};
+use crate::model::verdict::{Ceiling, Trust, Unit};
 
 const AMPLIFIED: Margin = Margin { x: 0.0, threshold: 1.5, full: 1.8 };
 const FLUSHING: Margin = Margin { x: 0.0, threshold: 0.3, full: 0.6 };
@@ -52,7 +53,7 @@ pub(super) fn look(facts: &Facts) -> Option<Finding> {
     if let (Some(m), Some(ceiling)) = (slower, &reference) {
         let most = Rate(ceiling.value);
         found = found.because(format!("{} of {most}, {}", percent(m.x), ceiling.source));
-        found.ratio = if by_rate_alone { m.x } else { found.ratio };
+        found.ratio = if by_rate_alone { Some(m.x) } else { found.ratio };
     }
     let found = found.because_if(same, "the log is declared to be on the same device");
     // Of what reads reach, only a rate is a share.
@@ -70,7 +71,7 @@ fn sentence(same: bool, flushing: bool, by_rate_alone: bool) -> &'static str {
 
 fn at_a_link(facts: &Facts) -> bool {
     let Some((bytes, _)) = ceilings::link_load(facts) else { return false };
-    matches!(ceilings::link(facts), Believed::Yes(ceiling) if bytes >= 0.9 * ceiling.value)
+    matches!(ceilings::link(facts), Believed::Yes(ceiling) if bytes >= LINK_SHARE * ceiling.value)
 }
 
 /// Sequential large writes to spindles that are saturated, or of which nothing is known; where they
@@ -94,25 +95,19 @@ fn reference(facts: &Facts) -> Option<Ceiling> {
         }
         (None, None) => return None,
     };
-    (value > 0.0).then(|| Ceiling {
-        value,
-        unit: Unit::BytesPerSecond,
-        resource: "disks".into(),
-        direction: "write".into(),
-        trust,
-        source: source.into(),
-        at: None,
-        kind: Persistence::Sustained,
-    })
+    let source = (trust, source.to_owned());
+    let ceiling = Ceiling::lasting((value, Unit::BytesPerSecond), ("disks", "write"), source);
+    (value > 0.0).then_some(ceiling)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::base::units::{Bytes, MIB, Ratio};
-    use crate::judge::facts::{DeviceFacts, FlagFacts, Known};
+    use crate::judge::facts::{DeviceFacts, Known};
     use crate::judge::limits::judge;
     use crate::model::job::Access;
+    use crate::model::outcome::Flags;
     use crate::model::path::{DeclaredBacking, DeclaredPath, Media};
     use crate::model::verdict::Limit;
 
@@ -146,7 +141,7 @@ mod tests {
             let flush_ratio = Some(Ratio(flush));
             let write_amplification = Some(write_amplification);
             let device = DeviceFacts { write_amplification, flush_ratio, ..Default::default() };
-            let flags = FlagFacts { direct: Some(false), ..FlagFacts::default() };
+            let flags = Flags { direct: Some(false), ..Flags::default() };
             judge(&Facts { device, flags, ..writing(12e6) }).confidence
         };
         assert_eq!((of(2.0, 0.1), of(1.0, 0.7)), (0.75, 0.3));

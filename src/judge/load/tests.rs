@@ -5,6 +5,7 @@ use crate::base::units::Rate;
 use crate::judge::book::tests::entry;
 use crate::judge::book::{self, Book, Resource as What, Way};
 use crate::model::metric::Value;
+use crate::model::snapshot::ResourceClass;
 use crate::model::verdict::Unit;
 
 /// One disk of 10,000 reads, 5000 writes, 500 MB/s and 250 MB/s, at depth 8 in 0.8 ms.
@@ -167,20 +168,72 @@ fn an_old_window_is_shown_again_and_counts_once() {
 }
 
 #[test]
+fn a_disk_whose_sampler_failed_for_a_moment_is_not_forgotten() {
+    let after = |ticks: usize| {
+        let (mut live, ceilings, full) = (Live::default(), ceilings(), reads(9500.0, 8.0));
+        page(&mut live, &ceilings, &vec![full.clone(); 10]);
+        for _ in 0..ticks {
+            live.disks(&[], &ceilings, (&mut Vec::new(), &mut []));
+        }
+        let page = page(&mut live, &ceilings, &[full]);
+        (page["at_ceiling"], page["at_ceiling_seconds_total"])
+    };
+    assert_eq!([after(1), after(3)], [(1.0, 11.0); 2]);
+    assert_eq!(after(4), (0.0, 1.0), "away for longer than a gauge lives");
+}
+
+#[test]
+fn what_cannot_be_known_to_be_degraded_is_absent() {
+    let slow = || vec![reads(2000.0, 16.0); 10];
+    let degraded = |ceilings: &Effective, disks: Vec<DiskLive>| {
+        page(&mut Live::default(), ceilings, &disks).get("degraded").copied()
+    };
+    assert_eq!(degraded(&ceilings(), slow()), Some(1.0));
+    let mut short = ceilings();
+    for own in short.disks.values_mut() {
+        own.read.operations.iter_mut().for_each(|entry| entry.short_stroke = true);
+    }
+    assert_eq!(degraded(&short, slow()), None, "it was measured on a small part of it");
+    let mut untimed = slow();
+    untimed.iter_mut().flat_map(|disk| &mut disk.window).for_each(|window| window.timed = false);
+    assert_eq!(degraded(&ceilings(), untimed), None, "its driver counts no time");
+    assert_eq!(degraded(&ceilings(), vec![reads(0.0, 0.0); 10]), Some(0.0), "idle");
+    assert_eq!(degraded(&ceilings(), vec![reads(0.0, 16.0); 10]), Some(1.0), "nothing comes back");
+}
+
+fn resource(device: &str, class: ResourceClass) -> Resource {
+    let (facts, load) = (String::new(), Vec::new());
+    Resource { device: device.into(), class, facts, load, share: None, of: Of::Time }
+}
+
+#[test]
 fn the_page_shows_the_share_of_the_ceiling() {
-    let mut resources = [Resource {
-        device: "sda".into(),
-        class: crate::model::snapshot::ResourceClass::Disk,
-        facts: String::new(),
-        load: Vec::new(),
-        share: None,
-        of: Of::Time,
-    }];
-    let mut live = Live::default();
+    let other = DiskLive { device: "nvme0n1".into(), ..reads(9000.0, 1.0) };
+    let mut resources = [
+        resource("nvme0n1", ResourceClass::Disk),
+        resource("sda", ResourceClass::Link),
+        resource("sda", ResourceClass::Disk),
+    ];
     let out = (&mut Vec::new(), &mut resources[..]);
-    live.disks(&[reads(5000.0, 1.0)], &ceilings(), out);
-    assert_eq!(resources[0].of, Of::Ceiling);
-    assert!(resources[0].share.is_some_and(|share| (share.0 - 0.5).abs() < 0.01));
+    Live::default().disks(&[other, reads(5000.0, 1.0)], &ceilings(), out);
+    assert_eq!(resources[2].of, Of::Ceiling);
+    assert!(resources[2].share.is_some_and(|share| (share.0 - 0.5).abs() < 0.01));
+    assert_eq!([resources[0].share, resources[1].share], [None, None]);
+}
+
+#[test]
+fn a_spindles_busy_time_is_not_shown_as_a_share_of_its_ceiling() {
+    let shown = |busy: f64| {
+        let mut disk = DiskLive { spindle: true, ..disk([(350.0, 1e6), (0.0, 0.0)], 1.0) };
+        disk.window.iter_mut().for_each(|window| window.busy = Some(Ratio(busy)));
+        let mut resources = [resource("sda", ResourceClass::Disk)];
+        let out = (&mut Vec::new(), &mut resources[..]);
+        Live::default().disks(&[disk], &ceilings(), out);
+        let [shown] = resources;
+        (shown.of, shown.share.map(|share| share.0))
+    };
+    assert_eq!(shown(0.6), (Of::Ceiling, Some(0.7)), "350 of 500 MB/s");
+    assert_eq!(shown(0.8), (Of::Time, None), "as the sampler left it");
 }
 
 #[test]
@@ -213,8 +266,12 @@ proptest! {
             1..30,
         ),
     ) {
-        let (mut live, ceilings, mut seconds) = (Live::default(), ceilings(), 0.0);
-        for (r, r_size, w, w_size, queue, [spindle, timed, new, other]) in ticks {
+        let (mut live, ceilings) = (Live::default(), ceilings());
+        // Of which disk, in which tick, and how much.
+        let mut counted: Option<(bool, usize, f64)> = None;
+        for (tick, (r, r_size, w, w_size, queue, [spindle, timed, new, other])) in
+            ticks.into_iter().enumerate()
+        {
             let mut disk = disk([(r, r_size), (w, w_size)], queue);
             disk.spindle = spindle;
             if other { disk.identity = "naa.2".into() }
@@ -230,12 +287,14 @@ proptest! {
             for point in &out {
                 let Value::Number(value) = point.value else { panic!("{point:?}") };
                 prop_assert!(value.is_finite() && value >= 0.0, "{} {value}", point.desc.name);
-                if point.desc.name.ends_with("at_ceiling_seconds_total") && !other {
-                    seconds = value;
+                if point.desc.name.ends_with("at_ceiling_seconds_total") {
+                    let same = |before: &(bool, usize, f64)| before.0 == other && tick - before.1 <= 3;
+                    let before = counted.filter(same).map_or(0.0, |before| before.2);
+                    prop_assert!(value >= before, "{value} after {before}");
+                    counted = Some((other, tick, value));
                 }
             }
         }
-        prop_assert!(seconds >= 0.0);
     }
 
     #[test]

@@ -10,11 +10,12 @@ use std::time::{Duration, UNIX_EPOCH};
 use rustix::io::Errno;
 use serde_json::{Map, Value, json};
 
+use super::used::{jobs_time, used_by};
 use crate::base::fault::FaultKind;
 use crate::base::units::Seconds;
 use crate::model::job::{Access, EngineKind, Profile};
 use crate::model::outcome::{DeviceUse, Direction, Done, Measured, Outcome, Skip, per_second};
-use crate::model::spread::{FIO_BOUNDS_US, Spread};
+use crate::model::spread::{FIO_BOUNDS_US, ProcessUse, Spread};
 
 /// fio has no class under a microsecond that a disk could fall into.
 const CLASSES_NS: [u64; 10] = [2, 4, 10, 20, 50, 100, 250, 500, 750, 1000];
@@ -28,7 +29,7 @@ pub fn report(done: &Done, at: Duration, error: i32) -> Value {
         .legs
         .iter()
         .enumerate()
-        .map(|(index, leg)| job(leg, done, if index == last { error } else { 0 }))
+        .map(|(index, leg)| job(leg, used_by(leg, done), if index == last { error } else { 0 }))
         .collect();
     json!({
         "fio version": concat!("loadline-", env!("CARGO_PKG_VERSION")),
@@ -60,10 +61,9 @@ pub fn error_of(outcome: &Outcome) -> i32 {
     errno.raw_os_error()
 }
 
-fn job(leg: &Measured, done: &Done, error: i32) -> Value {
-    let runtime = Seconds(done.legs.iter().map(|leg| leg.elapsed.0).sum());
-    let process = &done.cost.process;
-    let percent = |time: Seconds| 100.0 * per_second(time.0, runtime);
+/// One leg and its part of what the run used.
+fn job(leg: &Measured, process: ProcessUse, error: i32) -> Value {
+    let percent = |time: Seconds| 100.0 * per_second(time.0, jobs_time(leg));
     let reads = leg.profile.reads.0 > 0.0;
     json!({
         "jobname": leg.profile.name,
@@ -77,7 +77,7 @@ fn job(leg: &Measured, done: &Done, error: i32) -> Value {
         "write": direction(&leg.writes, leg, if reads { 0 } else { leg.short_operations }),
         "trim": direction(&Direction::default(), leg, 0),
         "sync": sync(leg.flush),
-        "job_runtime": whole_millis(leg.elapsed),
+        "job_runtime": whole_millis(jobs_time(leg)),
         "usr_cpu": percent(process.user),
         "sys_cpu": percent(process.system),
         "ctx": process.context_switches,

@@ -6,7 +6,10 @@ use crate::base::units::Seconds;
 ///
 /// With `kb_base=1024`, fio's default, `4k` and `4kB` and `4Ki` are 4096 and `4KiB` is 4000; with
 /// `kb_base=1000` all but `4KiB` are decimal (parse.c, `__get_mult_bytes`).
-pub(super) fn size(text: &str, kilo: u64) -> Result<u64, String> {
+///
+/// # Errors
+/// What it isn't, in words.
+pub fn size(text: &str, kilo: u64) -> Result<u64, String> {
     let bad = || format!("`{text}` is not a size (write 4096, 4k, 512m, 2g)");
     if text.contains('%') {
         return Err("a share of the device is not known beforehand: write the size itself".into());
@@ -48,7 +51,10 @@ pub(super) fn time(text: &str) -> Result<Seconds, String> {
 }
 
 /// A small whole number; fio lets `1k` stand for it too.
-pub(super) fn count(text: &str, kilo: u64) -> Result<u32, String> {
+///
+/// # Errors
+/// As [`size`].
+pub fn count(text: &str, kilo: u64) -> Result<u32, String> {
     let n = size(text, kilo).map_err(|_| format!("`{text}` is not a whole number"))?;
     u32::try_from(n).map_err(|_| format!("`{text}` is too many"))
 }
