@@ -9,6 +9,7 @@ mod probe;
 mod progress;
 mod report;
 mod throughput;
+mod way;
 
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;

@@ -61,6 +61,11 @@ impl Progress {
         }
     }
 
+    /// Of what is no worker's run.
+    pub(super) fn say(&self, text: String) {
+        self.bar.set_message(text);
+    }
+
     fn line(&self, now: &job::Progress) -> String {
         let mut seen = self.seen.borrow_mut();
         if now.leg != seen.last.leg {

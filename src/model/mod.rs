@@ -15,3 +15,4 @@ pub mod skip;
 pub mod snapshot;
 pub mod spread;
 pub mod verdict;
+pub mod way;

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 pub use super::evidence::{DeviceUse, Evidence, IoLimit, Knee, Limited, SecondLeg, ThreadUse};
 use super::job::{Backing, Device, EngineKind, Profile};
+use super::metric::Label;
 use super::peer::LinkEnd;
 pub use super::skip::Skip;
 use super::spread::{ProcessUse, Spread};
@@ -247,7 +248,7 @@ pub struct Cost {
 pub struct Conditions {
     pub at: Moment,
     /// By kernel name, leaf disks only.
-    pub disks: BTreeMap<String, DiskCondition>,
+    pub disks: BTreeMap<Label, DiskCondition>,
     /// Share of time some task waited for I/O.
     pub io_pressure: Option<Ratio>,
     pub cpu_idle: Option<Ratio>,

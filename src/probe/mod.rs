@@ -1,7 +1,7 @@
 //! Floor 4: probe kinds. Each knows its options, its default shape, and how to run inside a worker.
 //! Adding one is one file and one line in the list below.
 
-mod cpu;
+pub mod cpu;
 pub mod depths;
 mod evidence;
 mod families;

@@ -15,11 +15,17 @@
 )]
 
 mod agree;
+mod alertmanager;
 mod commands;
 mod crash;
+mod dashboards;
 mod exposition;
 mod hang;
 mod harness;
+#[allow(dead_code, reason = "shared with the lab, which uses more of it")]
+#[path = "../lab/hosts.rs"]
+mod hosts;
+mod links;
 mod peers;
 mod prometheus;
 mod promise;
@@ -46,7 +52,10 @@ fn main() {
         peers::PROMISES,
         crash::PROMISES,
         agree::PROMISES,
+        links::PROMISES,
         prometheus::PROMISES,
+        dashboards::PROMISES,
+        alertmanager::PROMISES,
     ];
     let mut promises: Vec<_> = promises.into_iter().flatten().collect();
     // First those that run beside each other.
