@@ -8,7 +8,7 @@ use loadline::base::units::{Bytes, Rate, Seconds};
 use loadline::config::document::Document;
 use loadline::config::settings::{DEFAULT_TARGET, FirstRun, Hours, Media, Settings};
 
-const KINDS: &[&str] = &["latency", "disk", "knee"];
+const KINDS: &[&str] = &["latency", "disk", "knee", "throughput"];
 
 fn files(folder: &str) -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/configs").join(folder);

@@ -6,6 +6,7 @@ pub mod fault;
 pub mod legs;
 pub mod limits;
 pub mod network;
+pub mod pattern;
 pub mod physics;
 pub mod stats;
 pub mod units;

@@ -1,8 +1,10 @@
-//! Blocks of addresses, as an allow-list names them.
+//! Blocks of addresses, as an allow-list names them, and endpoints.
 
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
 
 /// `10.0.0.0/24`, `2001:db8::/32`, or one address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,9 +52,75 @@ impl fmt::Display for Network {
     }
 }
 
+/// Where something listens: a name or an address, and a port.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Endpoint {
+    pub host: String,
+    pub port: u16,
+}
+
+impl Endpoint {
+    /// `storage2`, `10.0.0.2:5201`, `2001:db8::2`, `[2001:db8::2]:5201`; `port` where none is named.
+    ///
+    /// # Errors
+    /// A sentence about what is none.
+    pub fn parse(text: &str, port: u16) -> Result<Self, String> {
+        let bad = || format!("`{text}` is not an address or a name (storage2, 10.0.0.2:5201)");
+        let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
+        let (host, port) = match text.rsplit_once(':') {
+            _ if bare.parse::<Ipv6Addr>().is_ok() => (bare, port),
+            None => (text, port),
+            Some((host, port)) => {
+                let host = match host.strip_prefix('[') {
+                    Some(host) => host.strip_suffix(']').ok_or_else(bad)?,
+                    None => host,
+                };
+                (host, port.parse().ok().filter(|port| *port > 0).ok_or_else(bad)?)
+            }
+        };
+        let of_name = |c: char| c.is_ascii_alphanumeric() || "-_.:%".contains(c);
+        let is_name = !host.is_empty() && host.len() < 254 && host.chars().all(of_name);
+        let is_one = !host.contains(':') || host.parse::<Ipv6Addr>().is_ok();
+        if is_name && is_one { Ok(Self { host: host.into(), port }) } else { Err(bad()) }
+    }
+
+    /// The address, where it is written as one.
+    pub fn address(&self) -> Option<IpAddr> {
+        self.host.parse().ok()
+    }
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.host.contains(':') {
+            true => write!(f, "[{}]:{}", self.host, self.port),
+            false => write!(f, "{}:{}", self.host, self.port),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_endpoint_has_a_port_or_is_given_one() {
+        let endpoint =
+            |text: &str| Endpoint::parse(text, 5201).map(|endpoint| endpoint.to_string());
+        for (text, right) in [
+            ("storage2", "storage2:5201"),
+            ("storage2:99", "storage2:99"),
+            ("10.0.0.2", "10.0.0.2:5201"),
+            ("2001:db8::2", "[2001:db8::2]:5201"),
+            ("[2001:db8::2]", "[2001:db8::2]:5201"),
+            ("[2001:db8::2]:99", "[2001:db8::2]:99"),
+        ] {
+            assert_eq!(endpoint(text).as_deref(), Ok(right));
+        }
+        for bad in ["", ":5201", "a b", "a:0", "a:x", "a:99999", "a:b:1", "[::1:2", "http://a/"] {
+            assert!(endpoint(bad).is_err(), "{bad}");
+        }
+    }
 
     fn holds(network: &str, address: &str) -> bool {
         network.parse::<Network>().unwrap().contains(address.parse().unwrap())

@@ -1,5 +1,7 @@
 //! `loadline check`: validates the configuration and prints the plan.
 
+mod mesh;
+
 use std::io::Write;
 
 use anyhow::Context;
@@ -16,13 +18,14 @@ use crate::schedule::due::SOON;
 pub(super) fn run(arguments: CommonArguments, out: &mut dyn Write) -> Result<(), Failure> {
     let options = arguments.options(Vec::new())?;
     let (plan, _) = daemon::load(&options)?;
+    let host = daemon::host::facts(&options.roots);
     let name = options.config.as_ref().map_or("the defaults".into(), |p| p.display().to_string());
-    let text = format!("{name}: fine\n\n{}\n", describe(&plan));
+    let text = format!("{name}: fine\n\n{}\n", describe(&plan, mesh::lines(&plan, &host.name)));
     out.write_all(text.as_bytes()).context("standard output")?;
     Ok(())
 }
 
-fn describe(plan: &Plan) -> String {
+fn describe(plan: &Plan, mesh: Vec<String>) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
     table.set_header(["probe", "target", "what", "every", "next run", "writes a day"]);
@@ -47,6 +50,7 @@ fn describe(plan: &Plan) -> String {
             flash_life_a_year(planned).0 * 100.0
         ));
     }
+    lines.extend(mesh);
     if !plan.settings.guard.probes {
         lines.push("no probe will run: `guard.probes` is false".into());
     }

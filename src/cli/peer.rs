@@ -41,9 +41,8 @@ pub(super) fn run(arguments: PeerArguments, out: &mut dyn Write) -> Result<(), F
     let state = super::hand::state_directory();
     let all = ["0.0.0.0/0", "::/0"].iter().filter_map(|all| all.parse().ok()).collect();
     let allow = if arguments.allow.is_empty() { all } else { arguments.allow };
-    let peers = Peers { allow, turn_places: daemon::turn_places(&state) };
-    let server =
-        peers.serve((&arguments.listen, "--listen"), None).map_err(daemon::StartFault::Other)?;
+    let peers = Peers::new(allow, daemon::turn_places(&state));
+    let server = peers.serve((&arguments.listen, "--listen")).map_err(daemon::StartFault::Other)?;
     writeln!(out, "answering iperf3 clients at {}", arguments.listen).context("standard output")?;
     out.flush().context("standard output")?;
     let over = || arguments.once && server.ended() > 0;

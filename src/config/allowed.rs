@@ -29,6 +29,7 @@ pub(super) const MEMBERS: Allowed<u32> = Allowed { from: 1, to: 32, said: "1 to 
 pub(super) const MTU: Allowed<u32> = Allowed { from: 576, to: 65_535, said: "576 to 65535" };
 
 const NAME_CHARS_MAX: usize = 64;
+pub(super) const PARTNERS: Allowed<usize> = Allowed { from: 1, to: 1024, said: "1 to 1024" };
 
 /// What a value may be, also as people write it.
 pub(super) struct Allowed<T> {

@@ -26,7 +26,7 @@ pub struct Document {
 impl Document {
     /// Reads `text`; `file` is its name in complaints. An empty text is a document without keys.
     pub fn parse(file: &str, text: &str) -> Result<Document, Complaint> {
-        Self::sound(file, text, FILE_BYTES_MAX)
+        Self::sound(file, text, FILE_BYTES_MAX)?.with_keys()
     }
 
     fn sound(file: &str, text: &str, bytes_max: usize) -> Result<Document, Complaint> {
@@ -48,9 +48,6 @@ impl Document {
             let second = if place.is_none() { document.second_document() } else { None };
             second.unwrap_or_else(|| document.complaint(place, text))
         })?;
-        if matches!(document.root, Node::Scalar | Node::List(_)) {
-            return Err(document.root().refuse("expected keys, such as `listen: :9847`"));
-        }
         Ok(document)
     }
 
@@ -61,6 +58,24 @@ impl Document {
 
     /// As [`Document::from_bytes`], of a file that may be so large.
     pub fn within(file: &str, bytes: &[u8], bytes_max: usize) -> Result<Document, Complaint> {
+        Self::decoded(file, bytes, bytes_max)?.with_keys()
+    }
+
+    /// A list instead of keys; JSON is YAML.
+    pub fn list_from_bytes(file: &str, bytes: &[u8]) -> Result<Document, Complaint> {
+        Self::decoded(file, bytes, FILE_BYTES_MAX)
+    }
+
+    fn with_keys(self) -> Result<Document, Complaint> {
+        match self.root {
+            Node::Scalar | Node::List(_) => {
+                Err(self.root().refuse("expected keys, such as `listen: :9847`"))
+            }
+            Node::Map(_) | Node::Nothing => Ok(self),
+        }
+    }
+
+    fn decoded(file: &str, bytes: &[u8], bytes_max: usize) -> Result<Document, Complaint> {
         if bytes.len() > bytes_max {
             return Err(too_large(file, bytes_max));
         }

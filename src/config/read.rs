@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::marker::PhantomData;
+use std::net::SocketAddr;
 
 use serde::de::{Deserialize, Deserializer, Error, SeqAccess, Visitor};
 
@@ -177,6 +178,18 @@ impl<'de> Visitor<'de> for OneOrMany {
     fn visit_unit<E: Error>(self) -> Result<Vec<String>, E> {
         Ok(Vec::new())
     }
+}
+
+/// `:9847`, `127.0.0.1:9847`, `[::1]:9847`, `localhost:9847`.
+pub(super) fn check_address(text: &str) -> Result<(), String> {
+    let bad = || format!("`{text}` is not an address (write :9847, 127.0.0.1:9847, [::1]:9847)");
+    if text.parse::<SocketAddr>().is_ok() {
+        return Ok(());
+    }
+    let (host, port) = text.rsplit_once(':').ok_or_else(bad)?;
+    let digits = !port.is_empty() && port.bytes().all(|b| b.is_ascii_digit());
+    let sound_host = host.is_empty() || host == "localhost";
+    if digits && sound_host && port.parse::<u16>().is_ok() { Ok(()) } else { Err(bad()) }
 }
 
 /// The error's sentence without its places: those stand in the complaint.

@@ -1,7 +1,6 @@
 //! The rules of the core keys: what may stand in the file, and what each complaint says.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
@@ -13,11 +12,11 @@ use super::complaint::{Complaint, hint};
 use super::declared;
 use super::document::{Document, Section};
 use super::hours::utc_offset;
-use super::peers::peers;
-use super::read::{one_or_many, optional};
+use super::peers::{no_target, peers};
+use super::read::{check_address, one_or_many, optional};
 use super::settings::{
-    BUDGET_DEFAULT, DEFAULT_TARGET, Filter, GuardSettings, Hours, ProbeSettings, SampleSettings,
-    Settings, TargetSettings,
+    BUDGET_DEFAULT, DEFAULT_TARGET, Filter, GuardSettings, Hours, LINK_KIND, ProbeSettings,
+    SampleSettings, Settings, TargetSettings,
 };
 use crate::base::units::{Bytes, Ratio, Seconds};
 use crate::model::job::EngineKind;
@@ -98,18 +97,6 @@ fn listen(root: &Section<'_>) -> Result<Option<Vec<String>>, Complaint> {
         }
     }
     Ok(Some(addresses))
-}
-
-/// `:9847`, `127.0.0.1:9847`, `[::1]:9847`, `localhost:9847`.
-pub(super) fn check_address(text: &str) -> Result<(), String> {
-    let bad = || format!("`{text}` is not an address (write :9847, 127.0.0.1:9847, [::1]:9847)");
-    if text.parse::<SocketAddr>().is_ok() {
-        return Ok(());
-    }
-    let (host, port) = text.rsplit_once(':').ok_or_else(bad)?;
-    let digits = !port.is_empty() && port.bytes().all(|b| b.is_ascii_digit());
-    let sound_host = host.is_empty() || host == "localhost";
-    if digits && sound_host && port.parse::<u16>().is_ok() { Ok(()) } else { Err(bad()) }
 }
 
 fn sample(root: &Section<'_>) -> Result<SampleSettings, Complaint> {
@@ -308,7 +295,10 @@ fn probe(
         }
     }
     item.only(&[&core[..], &[keys.kind.as_str()]].concat())?;
-    let target = probe_target(item, keys.target, targets)?;
+    let target = match keys.kind == LINK_KIND {
+        true => no_target(item, keys.target.is_some(), keys.engine.is_some())?,
+        false => probe_target(item, keys.target, targets)?,
+    };
     if let Some(every) = keys.every {
         INTERVAL.check(item, "every", every)?;
     }

@@ -11,6 +11,7 @@ use crate::model::ceph::Cluster;
 use crate::model::job::EngineKind;
 pub use crate::model::path::Media;
 use crate::model::path::{DeclaredBacking, DeclaredPath};
+use crate::model::peer::Peer;
 
 /// Everything a configuration file can say, except the kinds' own options.
 #[derive(Clone, Debug, PartialEq)]
@@ -26,7 +27,7 @@ pub struct Settings {
     /// `None`: the default probes on every target.
     pub probes: Option<Vec<ProbeSettings>>,
     pub guard: GuardSettings,
-    /// Where other hosts may test the way to this one; `None`: nowhere.
+    /// `None`: there are none.
     pub peers: Option<PeerSettings>,
     pub first_run: FirstRun,
 }
@@ -99,6 +100,7 @@ pub struct TargetSettings {
 pub struct ProbeSettings {
     pub name: String,
     pub kind: String,
+    /// Empty where the kind goes to peers.
     pub target: String,
     pub every: Option<Seconds>,
     pub engine: Option<EngineKind>,
@@ -106,12 +108,31 @@ pub struct ProbeSettings {
     pub index: usize,
 }
 
-/// Who may test the way to this host.
+/// Hosts that test the way to each other.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PeerSettings {
-    /// `:5201` or one address.
-    pub listen: String,
+    /// `:5201` or one address, where peers may test the way to this host; `None`: nowhere.
+    pub listen: Option<String>,
+    /// Who may, besides the addresses of peers.
     pub allow: Vec<Network>,
+    /// Name of this host in lists; `None`: its host name.
+    pub own_name: Option<String>,
+    pub list: Vec<Peer>,
+    /// Files of more of them; `*` and `?` in the last part of a path.
+    pub files: Vec<String>,
+    /// So many peers each host picks where there are more.
+    pub partners: usize,
+    /// Measures peers that run on this host's kernel: for tests.
+    pub allow_same_kernel: bool,
+    /// Tests though this host's clock is not synchronised.
+    pub any_clock: bool,
+}
+
+impl PeerSettings {
+    /// There is somebody to test.
+    pub fn has_peers(&self) -> bool {
+        !self.list.is_empty() || !self.files.is_empty()
+    }
 }
 
 /// When probes may run.
@@ -172,6 +193,8 @@ impl Default for GuardSettings {
     }
 }
 
+/// The kind that goes to peers and not to a target.
+pub const LINK_KIND: &str = "throughput";
 /// Name of the target that is there when none is configured.
 pub const DEFAULT_TARGET: &str = "root";
 /// Budget of a target where none is set: 2 GiB a day.

@@ -42,7 +42,11 @@ pub(super) fn print(start: &Start<'_>, out: &mut dyn Write) -> Vec<String> {
     lines.extend(column("probes", probes(start, &looks, &mut notes)));
     let mut off = reading.notes;
     off.extend(notes.iter().cloned());
-    off.push("network probes: none on a schedule; by hand: loadline probe throughput HOST".into());
+    if start.plan.link.is_none() {
+        let text = "network probes: no `peers` to test; by hand: loadline probe throughput HOST";
+        off.push(text.into());
+    }
+    lines.extend(column("peers", peers(start.plan)));
     lines.extend(column("off", off));
     lines.extend(column("open", addresses(start.addresses)));
     lines.push(String::new());
@@ -190,6 +194,19 @@ fn probes(
         FirstRun::Spread => "first pass spread out, at least 10 minutes after boot",
     };
     lines.push(when.into());
+    lines
+}
+
+/// Who is tested, and who may test.
+fn peers(plan: &Plan) -> Vec<String> {
+    let mut lines = Vec::new();
+    if let Some(link) = &plan.link {
+        let every = humantime::format_duration(link.every.duration());
+        lines.push(format!("{}: {}, each pair every {every}", link.name, link.shape.summary));
+    }
+    let settings = plan.settings.peers.as_ref();
+    let listen = settings.and_then(|peers| peers.listen.as_ref());
+    lines.extend(listen.map(|listen| format!("answered at {listen}")));
     lines
 }
 

@@ -4,11 +4,13 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::mesh::Mesh;
 use super::plan::Plan;
 use super::state::Discard;
 use crate::base::clock::Moment;
 use crate::judge::effective::Effective;
 use crate::model::outcome::{Conditions, OwnRun, OwnRuns};
+use crate::model::peer::{LinkView, MeshView};
 use crate::model::snapshot::{ProbeView, TargetView};
 
 #[derive(Default)]
@@ -26,6 +28,11 @@ pub struct Shared {
     /// Shared with each snapshot: changed by copy, when there is something to change.
     pub probes: Vec<Arc<ProbeView>>,
     pub targets: Vec<TargetView>,
+    /// Link probes, by peer.
+    pub links: Vec<Arc<LinkView>>,
+    /// In force, for all who share the host's turn with tests of peers.
+    pub mesh: Option<Arc<Mesh>>,
+    pub mesh_view: MeshView,
     pub notes: Vec<String>,
     pub sandbox: BTreeMap<String, bool>,
     pub discarded: BTreeMap<&'static str, u64>,

@@ -136,6 +136,25 @@ pub static DESCS: &[&Desc] = &[
     &MAX_FDS,
 ];
 
+/// Everything that the daemon publishes, for the metric reference and the checks of rules and panels.
+pub fn descs() -> Vec<&'static Desc> {
+    let samplers = crate::sample::SAMPLERS.iter().flat_map(|kind| kind.descs.iter());
+    let mut all: Vec<&'static Desc> = samplers
+        .chain(crate::probe::PROBES.iter().flat_map(|kind| kind.descs.iter()))
+        .chain(crate::probe::metrics::EVERY)
+        .chain(crate::probe::metrics::TARGETS)
+        .chain(crate::probe::throughput::metrics::DESCS)
+        .chain(crate::judge::families::DESCS)
+        .chain(crate::judge::load::DESCS)
+        .chain(DESCS)
+        .chain(crate::publish::DESCS)
+        .copied()
+        .collect();
+    all.sort_by_key(|desc| (desc.name, desc.labels));
+    all.dedup_by_key(|desc| (desc.name, desc.labels));
+    all
+}
+
 /// Revision the binary was built from; `unknown` outside a checkout.
 pub const REVISION: &str = env!("LOADLINE_REVISION");
 

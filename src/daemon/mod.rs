@@ -9,6 +9,8 @@ pub mod host;
 pub mod itself;
 mod judging;
 mod keeper;
+pub mod meetings;
+pub mod mesh;
 pub mod peers;
 pub mod plan;
 pub mod probing;
@@ -23,8 +25,11 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+pub use itself::descs;
+
 use board::Board;
 use keeper::Keeper;
+use meetings::Meetings;
 use plan::Plan;
 use probing::Probing;
 use sampling::Sampling;
@@ -37,7 +42,7 @@ use crate::config::document::Document;
 use crate::config::settings::Settings;
 use crate::config::watch::Watched;
 use crate::host::roots::Roots;
-use crate::model::metric::Desc;
+use crate::iperf::server::Server;
 use crate::model::snapshot::HostFacts;
 use crate::publish::Published;
 use crate::web;
@@ -71,24 +76,6 @@ impl From<Fault> for StartFault {
     fn from(fault: Fault) -> Self {
         StartFault::Other(fault)
     }
-}
-
-/// Everything that the daemon publishes, for the metric reference and the checks of rules and panels.
-pub fn descs() -> Vec<&'static Desc> {
-    let samplers = crate::sample::SAMPLERS.iter().flat_map(|kind| kind.descs.iter());
-    let mut all: Vec<&'static Desc> = samplers
-        .chain(crate::probe::PROBES.iter().flat_map(|kind| kind.descs.iter()))
-        .chain(crate::probe::metrics::EVERY)
-        .chain(crate::probe::metrics::TARGETS)
-        .chain(crate::judge::families::DESCS)
-        .chain(crate::judge::load::DESCS)
-        .chain(itself::DESCS)
-        .chain(crate::publish::DESCS)
-        .copied()
-        .collect();
-    all.sort_by_key(|desc| desc.name);
-    all.dedup_by_key(|desc| desc.name);
-    all
 }
 
 /// Where the turn's lock may lie, best first.
@@ -144,8 +131,9 @@ pub fn serve(options: Options, out: &mut dyn Write) -> Result<(), StartFault> {
         .collect::<Result<Vec<_>, Fault>>()?;
     let runner: Arc<dyn Runner> = Arc::new(ProcessRunner::new(Arc::clone(&clock)));
     let host = host::facts(&options.roots);
-    // Until the daemon has stopped: a test under way is told.
-    let _peers = peers::start(&plan.settings, &host, turn_places(&options.state))?;
+    let board = Arc::new(Board::default());
+    board.lock().plan = Some(Arc::clone(&plan));
+    let peers = peers::start(&board, &host, turn_places(&options.state))?;
     let start = banner::Start {
         options: &options,
         plan: &plan,
@@ -155,7 +143,8 @@ pub fn serve(options: Options, out: &mut dyn Write) -> Result<(), StartFault> {
         clock: clock.as_ref(),
     };
     let notes = banner::print(&start, out);
-    let daemon = Daemon::start(Parts { options, plan, clock, runner, host, started, notes })?;
+    let daemon =
+        Daemon::start(Parts { options, plan, board, peers, clock, runner, host, started, notes })?;
     let ended = daemon.serve_http(listeners);
     let result = ended.and_then(|web| daemon.until_stopped(watched, web));
     daemon.stop();
@@ -166,6 +155,8 @@ pub fn serve(options: Options, out: &mut dyn Write) -> Result<(), StartFault> {
 struct Parts {
     options: Options,
     plan: Arc<Plan>,
+    board: Arc<Board>,
+    peers: Option<Server>,
     clock: Arc<dyn Clock>,
     runner: Arc<dyn Runner>,
     host: HostFacts,
@@ -182,15 +173,15 @@ struct Daemon {
     stop: Stop,
     pulses: Arc<Mutex<Vec<Arc<Pulse>>>>,
     lanes: Mutex<Vec<Lane>>,
+    /// Until the daemon has stopped: a test under way is told.
+    peers: Option<Server>,
 }
 
 impl Daemon {
     fn start(parts: Parts) -> Result<Self, Fault> {
-        let Parts { options, plan, clock, runner, host, started, notes } = parts;
-        let board = Arc::new(Board::default());
+        let Parts { options, plan, board, peers, clock, runner, host, started, notes } = parts;
         {
             let mut shared = board.lock();
-            shared.plan = Some(Arc::clone(&plan));
             shared.notes = notes;
             shared.reload_ok = true;
             shared.reload_at = Some(started);
@@ -209,10 +200,20 @@ impl Daemon {
                 directory: options.state.clone(),
                 machine: host.machine_id.clone(),
             },
-            runner,
+            runner: Arc::clone(&runner),
             turn_places: turn_places(&options.state),
             host_name: host.name.clone(),
             host_seed: u64::from(crc32fast::hash(host.name.as_bytes())),
+        };
+        let meetings = Meetings {
+            board: Arc::clone(&board),
+            clock: Arc::clone(&clock),
+            halt: halt.clone(),
+            stop: stop.clone(),
+            runner,
+            turn_places: turn_places(&options.state),
+            host_name: host.name.clone(),
+            boot_id: host.boot_id.clone(),
         };
         let sampling = Sampling {
             roots: options.roots.clone(),
@@ -231,11 +232,13 @@ impl Daemon {
         let lanes = vec![
             spawn("sampling", Box::new(move |pulse| sampling.run(pulse)))?,
             spawn("probing", Box::new(move |pulse| probing.run(pulse)))?,
+            spawn("peers", Box::new(move |pulse| meetings.run(pulse)))?,
         ];
         if let Ok(mut all) = pulses.lock() {
             all.extend(lanes.iter().map(|lane| Arc::clone(&lane.pulse)));
         }
-        Ok(Self { options, board, published, clock, halt, stop, pulses, lanes: lanes.into() })
+        let lanes = lanes.into();
+        Ok(Self { options, board, published, clock, halt, stop, pulses, lanes, peers })
     }
 
     /// HTTP on a thread of its own with a runtime of its own; ends when the daemon halts.
@@ -288,6 +291,7 @@ impl Daemon {
                 () = tokio::time::sleep(pause) => {
                     self.reload(watched.as_mut(), false);
                     self.pat_watchdog();
+                    self.count_served();
                     if web.thread.is_finished() {
                         return Ok(true);
                     }
@@ -319,13 +323,16 @@ impl Daemon {
         let mut shared = self.board.lock();
         match plan {
             Ok(plan) => {
+                let listen = |settings: &Settings| {
+                    settings.peers.as_ref().and_then(|peers| peers.listen.clone())
+                };
                 let restart = shared.plan.as_ref().is_some_and(|old| {
                     let (old, new) = (&old.settings, &plan.settings);
                     (self.options.listen.is_empty() && old.listen != new.listen)
-                        || old.peers != new.peers
+                        || listen(old) != listen(new)
                 });
                 if restart {
-                    tracing::warn!("`listen` or `peers` changed: that needs a restart");
+                    tracing::warn!("`listen` or `peers.listen` changed: that needs a restart");
                 }
                 self.published.set_period(plan.settings.sample.every);
                 shared.plan = Some(plan);
@@ -338,6 +345,12 @@ impl Daemon {
                 drop(shared);
                 tracing::error!("configuration refused, the old one stays\n{fault}");
             }
+        }
+    }
+
+    fn count_served(&self) {
+        if let Some(server) = &self.peers {
+            self.board.lock().mesh_view.served = Some(peers::served(server));
         }
     }
 

@@ -7,10 +7,12 @@ use super::targets::target_of;
 use crate::base::units::{Bytes, Seconds};
 use crate::config::complaint::Complaint;
 use crate::config::document::{Document, Section};
-use crate::config::settings::{BUDGET_DEFAULT, ProbeSettings, Settings, TargetSettings};
+use crate::config::settings::{
+    BUDGET_DEFAULT, PeerSettings, ProbeSettings, Settings, TargetSettings,
+};
 use crate::model::job::{EngineKind, Place};
 use crate::probe::disk::Preset;
-use crate::probe::{self, Kind, Shape};
+use crate::probe::{self, Kind, LinkShape, Shape, throughput};
 use crate::schedule::budget::{self, Planned};
 use crate::schedule::slots::Slots;
 
@@ -19,6 +21,16 @@ pub struct Plan {
     pub settings: Settings,
     pub targets: Vec<TargetSettings>,
     pub probes: Vec<PlannedProbe>,
+    /// The one probe that goes to peers; its slots are those of the whole mesh.
+    pub link: Option<PlannedLink>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct PlannedLink {
+    pub name: Arc<str>,
+    pub shape: LinkShape,
+    /// Each pair of hosts is tested so often.
+    pub every: Seconds,
 }
 
 #[derive(Clone)]
@@ -34,7 +46,7 @@ pub struct PlannedProbe {
 
 /// Names of the kinds, for messages that offer the nearest.
 pub fn kind_names() -> Vec<&'static str> {
-    probe::PROBES.iter().map(|kind| kind.name).collect()
+    probe::PROBES.iter().map(|kind| kind.name).chain([throughput::NAME]).collect()
 }
 
 impl PlannedProbe {
@@ -70,12 +82,14 @@ impl Plan {
                 };
                 let planned: Result<Vec<_>, _> = typed
                     .iter()
+                    .filter(|probe| probe.kind != throughput::NAME)
                     .map(|probe| configured(probe, &targets, &entries, document))
                     .collect();
                 planned?
             }
         };
-        let plan = Self { settings, targets, probes };
+        let link = link(&settings, document)?;
+        let plan = Self { settings, targets, probes, link };
         plan.refuse_over_budget(document)?;
         Ok(plan)
     }
@@ -148,6 +162,37 @@ fn default_probes(target: usize, settings: &TargetSettings) -> Vec<PlannedProbe>
             Some(PlannedProbe { name: Arc::from(name), kind, shape, target, every, engine: None })
         })
         .collect()
+}
+
+/// With peers and without a list of probes there is one to them, as there are some on targets.
+fn link(settings: &Settings, document: &Document) -> Result<Option<PlannedLink>, Complaint> {
+    let has_peers = settings.peers.as_ref().is_some_and(PeerSettings::has_peers);
+    let Some(typed) = &settings.probes else {
+        let planned = |shape: LinkShape| PlannedLink {
+            name: Arc::from(throughput::NAME),
+            every: shape.every,
+            shape,
+        };
+        return has_peers.then(|| throughput::read(None).map(planned)).transpose();
+    };
+    let mut links = typed.iter().filter(|probe| probe.kind == throughput::NAME);
+    let Some(probe) = links.next() else { return Ok(None) };
+    let entry = |probe: &ProbeSettings| {
+        let list = document.root().get("probes").and_then(|list| list.items().ok());
+        let entry = list.and_then(|list| list.into_iter().nth(probe.index));
+        entry.unwrap_or_else(|| document.root())
+    };
+    if let Some(second) = links.next() {
+        let text = format!("`{}` goes to peers already: the slots are one probe's", probe.name);
+        return Err(entry(second).refuse(text));
+    }
+    if !has_peers {
+        let text = format!("probe `{}` goes to peers: name them in `peers.list`", probe.name);
+        return Err(entry(probe).refuse(text));
+    }
+    let shape = throughput::read(Settings::options(document, probe).as_ref())?;
+    let every = probe.every.unwrap_or(shape.every);
+    Ok(Some(PlannedLink { name: Arc::from(probe.name.as_str()), shape, every }))
 }
 
 /// A target that is only read keeps the reading legs of a probe, if it has any.

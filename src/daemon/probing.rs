@@ -187,9 +187,19 @@ impl Probing {
         slots.ok()?.wait(probe.shape.time(), self.clock.now())
     }
 
+    /// How long it is until a test with a peer is over that this run would hold up.
+    fn wait_for_peers(&self, lane: &Lane, index: usize) -> Option<Duration> {
+        let mesh = self.board.lock().mesh.clone()?;
+        mesh.keeps_waiting(lane.plan.probes[index].shape.time(), self.clock.now().wall)
+    }
+
     /// One due probe: guard, ballast, budget, turn, run, account.
     fn attempt(&self, lane: &mut Lane, index: usize) {
-        let waits = [self.wait_for_calm(lane, index), self.wait_for_slot(lane, index)];
+        let waits = [
+            self.wait_for_calm(lane, index),
+            self.wait_for_slot(lane, index),
+            self.wait_for_peers(lane, index),
+        ];
         if let Some(wait) = waits.into_iter().flatten().max() {
             return lane.timetable.defer(index, wait, self.clock.now());
         }

@@ -166,10 +166,11 @@ impl Sampling {
     fn compose(&self, samplers: &Samplers, mut all: Reading, at: Moment) -> Snapshot {
         let mut itself_points = Vec::with_capacity(64);
         self.describe_itself(samplers, &all, &mut itself_points);
-        let (probes, targets, notes) = {
+        let (probes, targets, links, notes) = {
             let mut shared = self.board.lock();
             shared.conditions = std::mem::take(&mut all.conditions);
-            (shared.probes.clone(), shared.targets.clone(), shared.notes.clone())
+            let (probes, links) = (shared.probes.clone(), shared.links.clone());
+            (probes, shared.targets.clone(), links, shared.notes.clone())
         };
         all.notes.extend(notes);
         Snapshot {
@@ -180,6 +181,7 @@ impl Sampling {
             resources: all.resources,
             probes,
             targets,
+            links,
             notes: all.notes,
             ceilings: Vec::new(),
         }
@@ -218,6 +220,7 @@ impl Sampling {
             let part: Label = Arc::from(part.as_str());
             out.push(Point::number(&SANDBOX, &[&part], f64::from(u8::from(*held))));
         }
+        crate::probe::throughput::metrics::mesh_points(&shared.mesh_view, out);
         drop(shared);
         out.extend(samplers.process.1.iter().cloned());
     }

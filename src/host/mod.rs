@@ -14,6 +14,7 @@ pub mod link_facts;
 pub mod links;
 pub mod mountinfo;
 mod netlink;
+pub mod own_address;
 pub mod power;
 pub mod pressure;
 pub mod qdisc;

@@ -250,6 +250,15 @@ pub fn io_priority_idle() -> io::Result<()> {
     done(unsafe { libc::syscall(libc::SYS_ioprio_set, WHO_PROCESS, 0, CLASS_IDLE) })
 }
 
+/// Whether somebody keeps this host's clock, by an adjtimex(2) that changes nothing; `None`: it can't
+/// be asked.
+pub fn clock_is_synchronised() -> Option<bool> {
+    const TIME_ERROR: libc::c_long = 5; // include/uapi/linux/timex.h
+    // SAFETY: the kernel fills in one `timex` of 208 bytes; all zero, it asks for no change.
+    let state = unsafe { libc::syscall(libc::SYS_adjtimex, [0_u64; 32].as_mut_ptr()) };
+    (state >= 0).then_some(state != TIME_ERROR)
+}
+
 /// Numbers of the system calls that no worker has a use for: to start programs, to look into
 /// other processes, to change mounts, the kernel, namespaces, keys or the clock. The first two start
 /// programs: `but_execution` leaves them out.

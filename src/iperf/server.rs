@@ -25,6 +25,8 @@ pub trait Admit: Send + Sync {
     fn knows(&self, peer: IpAddr) -> bool;
     /// The one test that this host may be in, until it is dropped; `None` while there is another.
     fn turn(&self) -> Option<Box<dyn Send>>;
+    /// What this host tells peers that told theirs.
+    fn identity(&self) -> Option<LinkIdentity>;
 }
 
 /// What a test here may take, and how long each part of it.
@@ -71,7 +73,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Serves on `listener` until dropped. `identity` is told to peers that ask with theirs.
+    /// Serves on `listener` until dropped.
     ///
     /// # Errors
     /// Where there is no thread or no descriptor left.
@@ -79,7 +81,6 @@ impl Server {
         listener: TcpListener,
         admit: Arc<dyn Admit>,
         limits: Limits,
-        identity: Option<LinkIdentity>,
     ) -> Result<Self, Fault> {
         let no_server = |error: io::Error| Fault::os("no server for peers", &error);
         listener.set_nonblocking(true).map_err(no_server)?;
@@ -89,7 +90,6 @@ impl Server {
         let shared = Arc::new(Shared {
             admit,
             limits,
-            identity,
             bell,
             leave,
             stopped: AtomicBool::new(false),
@@ -128,7 +128,6 @@ impl Drop for Server {
 pub(super) struct Shared {
     pub admit: Arc<dyn Admit>,
     pub limits: Limits,
-    pub identity: Option<LinkIdentity>,
     /// Wakes the door.
     pub bell: OwnedFd,
     leave: Sender<TcpStream>,

@@ -108,7 +108,7 @@ impl Session {
         };
         Report::read(&answer).map_err(|_| malformed())?;
         let asked = self.parameters.identity.is_some();
-        let identity = self.shared.identity.clone().filter(|_| asked);
+        let identity = self.shared.admit.identity().filter(|_| asked);
         self.control.send_message(&totals.report(identity).write())?;
         // A client may begin its next test as soon as it has heard that this one is over.
         drop(self.slot.take());

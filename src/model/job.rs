@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::ceph::{Cluster, OsdResult};
 use super::oltp::{Counts, Oltp, Step};
 use super::outcome::{Measured, Reply};
+use super::peer::LinkRun;
 use crate::base::units::{Bytes, Ratio, Seconds};
 
 /// Version of the wire; a worker refuses any other.
@@ -215,6 +216,8 @@ pub enum Task {
     Survey {
         target: Target,
     },
+    /// Tests the way to a peer: names that don't resolve and peers that are silent can hang.
+    Link(LinkRun),
     /// Punches and removes the ballast file.
     GiveBack {
         target: Target,

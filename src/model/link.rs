@@ -54,6 +54,24 @@ pub struct LinkProfile {
     pub type_of_service: u8,
 }
 
+impl LinkProfile {
+    /// Forward, with everything that can be left to the kernels.
+    pub fn plain(streams: u32, runtime: Seconds) -> Self {
+        Self {
+            streams,
+            direction: LinkDirection::Forward,
+            runtime,
+            omit: Seconds(0.0),
+            bytes_max: None,
+            block: None,
+            window: None,
+            congestion: None,
+            pacing: None,
+            type_of_service: 0,
+        }
+    }
+}
+
 /// Why a link probe has no result: the `reason` of its failures, but for `Stopped`, which is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -53,6 +53,16 @@ impl Desc {
     ) -> Self {
         Self { name, kind: MetricKind::Histogram, help, labels, source }
     }
+
+    /// The same family with other labels: of probes to peers, which have no target.
+    pub const fn labelled(&self, labels: &'static [&'static str]) -> Self {
+        Self { name: self.name, kind: self.kind, help: self.help, labels, source: self.source }
+    }
+
+    /// HELP and TYPE of both are one: they differ in labels at most.
+    pub fn is_family_of(&self, other: &Desc) -> bool {
+        (self.name, self.kind, self.help) == (other.name, other.kind, other.help)
+    }
 }
 
 /// A label value: shared, since a device's name stands on fifty series a second.

@@ -10,6 +10,7 @@ pub mod metric;
 pub mod oltp;
 pub mod outcome;
 pub mod path;
+pub mod peer;
 #[cfg(test)]
 pub(crate) mod samples;
 pub mod skip;

@@ -9,6 +9,7 @@ pub use super::evidence::{DeviceUse, Evidence, IoLimit, Knee, Limited, SecondLeg
 use super::job::{Backing, Device, EngineKind, Profile};
 use super::metric::Label;
 use super::oltp::OltpDone;
+use super::peer::LinkEnd;
 pub use super::skip::Skip;
 use super::spread::{ProcessUse, Spread};
 use crate::base::clock::Moment;
@@ -67,6 +68,7 @@ pub enum Reply {
         written: Bytes,
     },
     Ran(Outcome),
+    Linked(Box<LinkEnd>),
     GivenBack {
         freed: Bytes,
     },

@@ -28,6 +28,8 @@ pub enum Skip {
     Locked,
     /// It may not write there.
     ReadOnly,
+    /// This host's clock is not synchronised, and tests with peers go by the clock.
+    Clock,
     /// loadline was asked to stop.
     Stopped,
     /// A cluster that is not HEALTH_OK has other work to do.
@@ -35,7 +37,7 @@ pub enum Skip {
 }
 
 impl Skip {
-    pub const ALL: [Skip; 12] = [
+    pub const ALL: [Skip; 13] = [
         Skip::Busy,
         Skip::Full,
         Skip::Budget,
@@ -46,6 +48,7 @@ impl Skip {
         Skip::Hung,
         Skip::Locked,
         Skip::ReadOnly,
+        Skip::Clock,
         Skip::Stopped,
         Skip::Unhealthy,
     ];
@@ -62,6 +65,7 @@ impl Skip {
             Skip::Hung => "hung",
             Skip::Locked => "locked",
             Skip::ReadOnly => "read_only",
+            Skip::Clock => "clock",
             Skip::Stopped => "stopped",
             Skip::Unhealthy => "unhealthy",
         }
@@ -78,6 +82,7 @@ impl Skip {
             Skip::Budget => "wait until tomorrow, or raise the target's budget",
             Skip::Unhealthy => "see `ceph health detail`: probes wait until it is HEALTH_OK",
             Skip::Asleep => "set wake: true where the disk may be woken",
+            Skip::Clock => "run an NTP daemon (chrony, systemd-timesyncd)",
             Skip::Battery | Skip::Hours | Skip::Off | Skip::Stopped => "",
         }
     }

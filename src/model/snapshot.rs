@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::metric::{Label, Point};
 use super::outcome::{Done, Skip};
+use super::peer::LinkView;
 use super::verdict::Verdict;
 use crate::base::clock::Moment;
 use crate::base::fault::FaultKind;
@@ -25,6 +26,7 @@ pub struct Snapshot {
     pub resources: Vec<Resource>,
     pub probes: Vec<Arc<ProbeView>>,
     pub targets: Vec<TargetView>,
+    pub links: Vec<Arc<LinkView>>,
     /// What can't be known or done, and how to change that; shown on the page.
     pub notes: Vec<String>,
 }

@@ -17,6 +17,8 @@ macro_rules! family {
     };
 }
 
+pub(super) use family;
+
 family! {
     RUNS: counter "loadline_probe_runs_total" PROBE
         "Runs that took place, whatever came of them." "probe lane";

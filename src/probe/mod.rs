@@ -12,11 +12,13 @@ pub mod metrics;
 mod osd_families;
 mod run;
 mod threads;
+pub mod throughput;
 
 use crate::base::units::{Bytes, Rate, Seconds};
 use crate::config::complaint::Complaint;
 use crate::config::document::Section;
 use crate::model::job::{EngineKind, Profile, Run};
+use crate::model::link::LinkProfile;
 use crate::model::metric::Desc;
 use crate::model::outcome::Outcome;
 use crate::workload::Watch;
@@ -70,6 +72,19 @@ pub struct Shape {
     /// Label value: `rand_read`, `latency`.
     pub profile: String,
     /// For people: `rand_read 4 KiB, 2 jobs x depth 4`.
+    pub summary: String,
+}
+
+/// What a probe of the kind that goes to peers does with each of them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LinkShape {
+    /// One stream alone, before the others.
+    pub single: Option<LinkProfile>,
+    /// One after another.
+    pub legs: Vec<LinkProfile>,
+    /// Default interval of a pair.
+    pub every: Seconds,
+    /// For people: `4 streams for 5 s each way`.
     pub summary: String,
 }
 

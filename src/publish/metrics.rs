@@ -50,9 +50,9 @@ pub fn render<'a>(points: impl Iterator<Item = &'a Point>) -> Exposition {
     for (desc, mut points) in families(points, &mut refused) {
         // Stable, so that the first of two equal series stays; samplers give devices in order,
         // so this mostly finds one run.
-        points.sort_by(|a, b| a.labels.cmp(&b.labels));
+        points.sort_by(|a, b| (a.desc.labels, &a.labels).cmp(&(b.desc.labels, &b.labels)));
         points.dedup_by(|second, first| {
-            let same = second.labels == first.labels;
+            let same = second.labels == first.labels && second.desc.labels == first.desc.labels;
             if same {
                 refused.duplicates += 1;
                 refused.note(second, "twice");
@@ -105,11 +105,14 @@ fn families<'a>(points: impl Iterator<Item = &'a Point>, refused: &mut Refused) 
         families[place].1.push(point);
     }
     families.sort_by(|a, b| a.0.name.cmp(b.0.name));
-    // HELP and TYPE stand once: a second description of a name joins the first or is refused.
+    // HELP and TYPE stand once: a second description of a name joins the first, with labels of its
+    // own, or is refused.
     families.dedup_by(|second, first| {
         let same = second.0.name.cmp(first.0.name) == Ordering::Equal;
         if same {
-            let fits = second.0.labels == first.0.labels && second.0.kind == first.0.kind;
+            let same_labels = second.0.labels == first.0.labels;
+            let fits =
+                second.0.is_family_of(first.0) || (same_labels && second.0.kind == first.0.kind);
             for point in second.1.drain(..) {
                 if fits {
                     first.1.push(point);
@@ -164,7 +167,7 @@ impl Series<'_> {
     fn line(&mut self, suffix: &str, bound: Option<&dyn Display>, value: &dyn Display) {
         put(self.text, &[self.desc.name, suffix]);
         let mut before = "{";
-        for (name, value) in self.desc.labels.iter().zip(&self.point.labels) {
+        for (name, value) in self.point.desc.labels.iter().zip(&self.point.labels) {
             put(self.text, &[before, name, "=\""]);
             escape(self.text, value, b"\\\n\"");
             self.text.push(b'"');

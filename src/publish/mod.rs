@@ -169,6 +169,9 @@ fn probe_points(snapshot: &Snapshot) -> Vec<Point> {
         probe::metrics::points(view, snapshot.at, &mut points);
         families::verdict(view, snapshot.at, &mut points);
     }
+    for link in &snapshot.links {
+        probe::throughput::metrics::points(link, snapshot.at, &mut points);
+    }
     for target in &snapshot.targets {
         probe::metrics::target_points(target, &mut points);
     }

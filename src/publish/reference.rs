@@ -1,6 +1,6 @@
 //! The metric reference, made from the descriptions, and the rules that promtool doesn't know.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 use crate::model::metric::{Desc, MetricKind, Point, Value};
@@ -33,8 +33,8 @@ const STATES: [&str; 13] = [
 ];
 
 /// Ends of names of gauges that count things which are there now.
-const COUNTS: [&str; 6] =
-    ["_in_flight", "_queue_depth", "_dropped_devices", "_threads", "_fds", "_cpus"];
+const COUNTS: [&str; 7] =
+    ["_in_flight", "_queue_depth", "_dropped_devices", "_threads", "_fds", "_cpus", "_peers"];
 
 /// Labels that Prometheus or its users set, or that would mean nothing.
 const LABELS_TAKEN: [&str; 7] = ["instance", "job", "type", "cluster", "env", "le", "quantile"];
@@ -64,10 +64,11 @@ pub fn unit(desc: &Desc) -> Option<&'static str> {
 /// each; empty when all is well.
 pub fn own_lint(descs: &[&Desc]) -> Vec<String> {
     let mut faults = Vec::new();
-    let mut names = BTreeSet::new();
+    let mut names: BTreeMap<&str, &Desc> = BTreeMap::new();
     for desc in descs {
         let mut fault = |text: &str| faults.push(format!("{}: {text}", desc.name));
-        if !names.insert(desc.name) {
+        let other = names.insert(desc.name, desc);
+        if other.is_some_and(|other| !other.is_family_of(desc) || other.labels == desc.labels) {
             fault("described twice");
         }
         if !(desc.name.starts_with("loadline_") || desc.name.starts_with("process_")) {

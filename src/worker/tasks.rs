@@ -40,6 +40,7 @@ impl Perform for RealTasks {
             }
             Task::Run(run) => Reply::Ran(self::run(run, desk)),
             Task::Survey { target } => look_over(target, desk),
+            Task::Link(run) => Reply::Linked(Box::new(probe::throughput::run(run, desk))),
             Task::GiveBack { target } => {
                 let given_back = hold(target).and_then(|held| give_back(&held));
                 given_back.map_or_else(Halt::reply, |freed| Reply::GivenBack { freed })
@@ -83,6 +84,9 @@ fn reply(result: Result<Reply, Fault>) -> Reply {
     result.unwrap_or_else(Reply::Failed)
 }
 
+/// What a name is resolved by: its files, and the libraries that glibc loads for it (nsswitch.conf).
+const RESOLVER: [&str; 6] = ["/etc", "/run", "/lib", "/lib64", "/usr/lib", "/usr/lib64"];
+
 /// What the task has to be able to do, and no more.
 pub(super) fn needs(job: &Job) -> Needs {
     let cluster = |target: &Target| matches!(target.place, Place::Cluster(_));
@@ -100,6 +104,7 @@ pub(super) fn needs(job: &Job) -> Needs {
             place(target)
         }
         Task::Run(run) => running(run),
+        Task::Link(_) => (vec![], RESOLVER.iter().map(PathBuf::from).collect()),
         Task::Save { directory, .. } => (vec![directory.clone()], vec![]),
         // The first start makes the directory, so that it may write where that will be.
         Task::Load { directory, .. } => (there(directory).into_iter().collect(), vec![]),

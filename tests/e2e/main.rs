@@ -27,6 +27,7 @@ mod harness;
 mod hosts;
 mod links;
 mod oltp;
+mod peers;
 mod prometheus;
 mod promise;
 mod reload;
@@ -50,6 +51,7 @@ fn main() {
         reload::PROMISES,
         report::PROMISES,
         hang::PROMISES,
+        peers::PROMISES,
         crash::PROMISES,
         agree::PROMISES,
         links::PROMISES,

@@ -120,6 +120,10 @@ impl Admit for House {
         let free = !self.taken.swap(true, Ordering::AcqRel);
         free.then(|| Box::new(Taken(Arc::clone(&self.taken))) as Box<dyn Send>)
     }
+
+    fn identity(&self) -> Option<LinkIdentity> {
+        Some(LinkIdentity { boot_id: "far".into(), list_digest: "d2".into() })
+    }
 }
 
 /// Our server on a port of its own.
@@ -134,9 +138,8 @@ impl Ours {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let house = Arc::new(House::default());
-        let identity = Some(LinkIdentity { boot_id: "far".into(), list_digest: "d2".into() });
         let admit = Arc::clone(&house);
-        let server = Server::start(listener, admit, limits, identity).unwrap();
+        let server = Server::start(listener, admit, limits).unwrap();
         Self { server, address, house }
     }
 

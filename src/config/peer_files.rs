@@ -1,0 +1,270 @@
+//! Lists of peers in files, as Prometheus' file_sd has them: JSON or YAML, read again when they
+//! change. A file that is gone, empty or garbage changes nothing: its last good list stays.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+use super::document::Document;
+use super::peers::{peer, same};
+use super::watch::Watched;
+use crate::base::clock::Moment;
+use crate::base::fault::{Fault, FaultKind};
+use crate::base::pattern::is_match;
+use crate::model::peer::Peer;
+
+/// Of all patterns; more are left out.
+const FILES_MAX: usize = 64;
+const TARGETS_MAX: usize = 1024;
+
+/// All files of some patterns.
+#[derive(Debug, Default)]
+pub struct PeerFiles {
+    patterns: Vec<String>,
+    files: BTreeMap<PathBuf, File>,
+}
+
+/// What is known of one file.
+#[derive(Debug)]
+pub struct File {
+    watched: Watched,
+    /// The last good one.
+    pub peers: Vec<Peer>,
+    /// When it was last found to be as `peers` says.
+    pub read_at: Option<Moment>,
+    pub failures: u64,
+    complaint: Option<String>,
+}
+
+impl PeerFiles {
+    /// Reads what is there now.
+    pub fn open(patterns: &[String], now: Moment) -> Self {
+        let mut all = Self { patterns: patterns.to_vec(), files: BTreeMap::new() };
+        all.find(now);
+        all
+    }
+
+    /// Looks for new files and changes; true where there are other peers than before.
+    pub fn poll(&mut self, now: Moment) -> bool {
+        let mut changed = false;
+        for file in self.files.values_mut() {
+            let there = file.watched.path().exists();
+            changed |= match file.watched.poll() {
+                Ok(Some(bytes)) => file.take(Ok(bytes), now),
+                Err(fault) => file.take(Err(fault), now),
+                Ok(None) if there => {
+                    file.read_at = if file.complaint.is_none() { Some(now) } else { file.read_at };
+                    false
+                }
+                Ok(None) => {
+                    let text = format!("{}: gone", file.watched.path().display());
+                    file.complain(text)
+                }
+            };
+        }
+        self.find(now) || changed
+    }
+
+    /// Each file, by its path.
+    pub fn files(&self) -> impl Iterator<Item = (&Path, &File)> {
+        self.files.iter().map(|(path, file)| (path.as_path(), file))
+    }
+
+    /// What is wrong with files now.
+    pub fn complaints(&self) -> Vec<String> {
+        self.files.values().filter_map(|file| file.complaint.clone()).collect()
+    }
+
+    fn find(&mut self, now: Moment) -> bool {
+        let found: Vec<PathBuf> = self.patterns.iter().flat_map(|p| matches(p)).collect();
+        let mut changed = false;
+        for path in found {
+            if self.files.len() >= FILES_MAX || self.files.contains_key(&path) {
+                continue;
+            }
+            let mut file = File {
+                watched: Watched::new(path.clone()),
+                peers: Vec::new(),
+                read_at: None,
+                failures: 0,
+                complaint: None,
+            };
+            let bytes = file.watched.read();
+            changed |= file.take(bytes, now);
+            self.files.insert(path, file);
+        }
+        changed
+    }
+}
+
+impl File {
+    /// True where the peers are others now.
+    fn take(&mut self, bytes: Result<Vec<u8>, Fault>, now: Moment) -> bool {
+        let name = self.watched.path().display().to_string();
+        match bytes.and_then(|bytes| parse(&name, &bytes)) {
+            Ok(peers) => {
+                self.complaint = None;
+                self.read_at = Some(now);
+                let changed = peers != self.peers;
+                self.peers = peers;
+                changed
+            }
+            Err(fault) => self.complain(fault.text),
+        }
+    }
+
+    /// Each state of being wrong is counted once.
+    fn complain(&mut self, text: String) -> bool {
+        if self.complaint.as_ref() != Some(&text) {
+            tracing::warn!("{text}: the last good list of peers stays");
+            self.failures += 1;
+            self.complaint = Some(text);
+        }
+        false
+    }
+}
+
+/// Files of a pattern; a plain path is there whether the file is or not.
+fn matches(pattern: &str) -> Vec<PathBuf> {
+    let path = Path::new(pattern);
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return Vec::new() };
+    let name = name.to_string_lossy();
+    if !name.contains(['*', '?']) {
+        return vec![path.to_path_buf()];
+    }
+    let Ok(entries) = std::fs::read_dir(parent) else { return Vec::new() };
+    let mut found: Vec<PathBuf> = entries
+        .flatten()
+        .filter(|entry| {
+            let file = entry.file_name();
+            let file = file.to_string_lossy();
+            // A shell's `*` doesn't stand for what is hidden, as editors' and ConfigMaps' files are.
+            is_match(&name, &file) && (name.starts_with('.') || !file.starts_with('.'))
+        })
+        .map(|entry| entry.path())
+        .collect();
+    found.sort();
+    found
+}
+
+#[derive(Deserialize)]
+struct Group {
+    targets: Vec<String>,
+    #[serde(default)]
+    labels: BTreeMap<String, String>,
+}
+
+/// Groups of targets with labels, of which `host` and `passive` count; JSON is YAML.
+fn parse(name: &str, bytes: &[u8]) -> Result<Vec<Peer>, Fault> {
+    let malformed = |text: String| Fault::new(FaultKind::Malformed, text);
+    let in_line = |complaint: super::complaint::Complaint| {
+        malformed(complaint.to_string().lines().next().unwrap_or(name).to_owned())
+    };
+    let document = Document::list_from_bytes(name, bytes).map_err(in_line)?;
+    let mut peers: Vec<Peer> = Vec::new();
+    for item in document.root().items().map_err(in_line)? {
+        let group: Group = item.read().map_err(in_line)?;
+        for target in &group.targets {
+            let plain = peer(target).map_err(|text| in_line(item.refuse(text)))?;
+            let machine = group.labels.get("host").cloned();
+            let passive = group.labels.get("passive").is_some_and(|value| value == "true");
+            let one = Peer { machine, passive, ..plain };
+            if !peers.iter().any(|other| same(other, &one)) {
+                peers.push(one);
+            }
+        }
+    }
+    match peers.len() {
+        0 => Err(malformed(format!("{name}: no peer in it"))),
+        n if n > TARGETS_MAX => Err(malformed(format!("{name}: over {TARGETS_MAX} peers"))),
+        _ => Ok(peers),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::base::clock::{Clock, ManualClock};
+
+    fn names(files: &PeerFiles) -> Vec<String> {
+        files.files().flat_map(|(_, file)| file.peers.iter().map(|p| p.name.clone())).collect()
+    }
+
+    #[test]
+    fn json_and_yaml_are_read_with_the_labels_that_count() {
+        let json =
+            r#"[{"targets": ["10.0.0.2:5201", "b:99"], "labels": {"host": "hv", "x": "y"}}]"#;
+        let yaml = "- targets: [10.0.0.2, 'b:99']\n  labels: {host: hv}\n";
+        let peers = parse("f", json.as_bytes()).unwrap();
+        assert_eq!(peers, parse("f", yaml.as_bytes()).unwrap());
+        assert_eq!((peers[0].name.as_str(), peers[0].machine.as_deref()), ("10.0.0.2", Some("hv")));
+        assert_eq!((peers[1].name.as_str(), peers[1].passive), ("b:99", false));
+        let passive = "- {targets: [c], labels: {passive: 'true'}}";
+        assert!(parse("f", passive.as_bytes()).unwrap()[0].passive);
+    }
+
+    #[test]
+    fn what_is_no_list_of_peers_is_refused_with_its_place() {
+        for (text, said) in [
+            ("", "f: no peer in it"),
+            ("[]", "f: no peer in it"),
+            ("[{\"targets\": []}]", "f: no peer in it"),
+            ("{\"targets\": [\"a\"]}", "f:1:1: expected a list"),
+            ("- targets: a", "f:1:12: `targets`"),
+            ("- labels: {}", "f:1:3: `targets` is missing"),
+            ("- targets: ['a b']", "f:1:3: `a b` is not an address or a name"),
+            ("[", "f:2:1"),
+        ] {
+            let fault = parse("f", text.as_bytes()).unwrap_err();
+            assert!(fault.text.starts_with(said), "{text}: {fault}");
+        }
+    }
+
+    #[test]
+    fn a_change_is_seen_and_garbage_changes_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let clock = ManualClock::starting_at(1_000);
+        let file = |name: &str, text: &str| std::fs::write(dir.path().join(name), text).unwrap();
+        file("a.yml", "- targets: [a]\n");
+        file(".b.yml", "- targets: [hidden]\n");
+        let pattern = format!("{}/*.yml", dir.path().display());
+        let mut files = PeerFiles::open(&[pattern], clock.now());
+        assert_eq!(names(&files), ["a"]);
+        file("c.yml", "- targets: [c, d]\n");
+        assert!(files.poll(clock.now()));
+        assert_eq!(names(&files), ["a", "c", "d"]);
+        for garbage in ["", "[]", "- targets: [a", "- targets: ['\u{1}']\n"] {
+            file("a.yml", garbage);
+            assert!(!files.poll(clock.now()) && !files.poll(clock.now()), "{garbage:?}");
+            assert_eq!((names(&files).len(), files.complaints().len()), (3, 1), "{garbage:?}");
+        }
+        std::fs::remove_file(dir.path().join("c.yml")).unwrap();
+        assert!(!files.poll(clock.now()) && !files.poll(clock.now()));
+        assert_eq!(names(&files).len(), 3, "a list that is gone stays");
+        file("a.yml", "- targets: [z]\n");
+        files.poll(clock.now());
+        assert!(files.poll(clock.now()));
+        assert_eq!(names(&files), ["z", "c", "d"]);
+        let failures: Vec<u64> = files.files().map(|(_, file)| file.failures).collect();
+        assert!(failures[0] >= 3 && failures[1] == 1, "{failures:?}");
+    }
+
+    #[test]
+    fn a_file_that_is_not_there_is_a_failure_and_no_peer() {
+        let now = Moment::default();
+        let mut files = PeerFiles::open(&["/no/such/file.json".into()], now);
+        let (_, file) = files.files().next().unwrap();
+        assert_eq!((file.failures, file.read_at, file.peers.len()), (1, None, 0));
+        assert!(!files.poll(now));
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_survived(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+            let _ = parse("f", &bytes);
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! The lane of peers with a runner that ends tests as it is told.
+
+use std::collections::VecDeque;
+use std::sync::Mutex;
+
+use super::*;
+use crate::base::clock::ManualClock;
+use crate::config::document::Document;
+use crate::config::settings::Settings;
+use crate::model::job::What;
+
+const CONFIG: &str = "\
+    probes: [{name: mesh, kind: throughput, every: 2m, throughput: {runtime: 1s}}]\n\
+    peers: {list: [{name: b, address: 192.0.2.7, passive: true}], any_clock: true}\n";
+
+/// Ends runs as it was told; the time of each is kept.
+struct Told(Mutex<VecDeque<LinkReason>>, ManualClock, Mutex<Vec<Duration>>);
+
+impl Runner for Told {
+    fn run(&self, job: &Job, _: Duration, _: &Stop, _: &mut dyn FnMut(&What)) -> Ended {
+        assert!(matches!(&job.task, Task::Link(run) if run.peer == "b"), "{job:?}");
+        self.2.lock().unwrap().push(self.1.now().wall);
+        self.1.advance(Duration::from_secs(1));
+        let end = match self.0.lock().unwrap().pop_front() {
+            Some(reason) => Err(LinkFault::new(reason, "b: no")),
+            None => Ok(LinkDone { single: None, legs: Vec::new() }),
+        };
+        Ended::Replied(Reply::Linked(Box::new(end)))
+    }
+}
+
+/// The view after `slots` slots in which runs ended so, and when they began.
+fn after(slots: u32, ends: &[LinkReason], hold_turn: bool) -> (LinkView, Vec<Duration>) {
+    let document = Document::parse("f", CONFIG).unwrap();
+    let settings = Settings::read(&document, &crate::daemon::plan::kind_names()).unwrap();
+    let plan = Plan::build(settings, &document, "/state".as_ref()).unwrap();
+    let clock = ManualClock::starting_at(1_800_000_000);
+    let told = Mutex::new(ends.iter().copied().collect());
+    let runner = Arc::new(Told(told, clock.clone(), Mutex::default()));
+    let turn = tempfile::tempdir().unwrap();
+    let meetings = Meetings {
+        board: Arc::default(),
+        clock: Arc::new(clock.clone()),
+        halt: Halt::default(),
+        stop: Stop::default(),
+        runner: Arc::clone(&runner) as Arc<dyn Runner>,
+        turn_places: vec![turn.path().to_path_buf()],
+        host_name: "a".into(),
+        boot_id: "boot".into(),
+    };
+    let mut lane = meetings.open(Arc::new(plan));
+    let _held = hold_turn.then(|| Turn::try_take(&meetings.turn_places).unwrap());
+    let until = clock.now().wall + Duration::from_secs(120) * slots;
+    while clock.now().wall < until {
+        let now = clock.now();
+        meetings.board.lock().conditions.at = now;
+        match meetings.due(&mut lane, now) {
+            Ok((meeting, first)) => meetings.attend(&mut lane, meeting, first),
+            Err(wait) => clock.advance(wait.min(TURN)),
+        }
+    }
+    let view = LinkView::clone(&meetings.board.lock().links[0]);
+    let runs = runner.2.lock().unwrap().clone();
+    (view, runs)
+}
+
+#[test]
+fn a_peer_is_tested_once_a_slot() {
+    let (view, runs) = after(5, &[], false);
+    assert_eq!((view.runs, runs.len(), view.every.0), (5, 5, 120.0));
+    assert!(runs.windows(2).all(|pair| pair[1] - pair[0] >= Duration::from_secs(118)));
+    assert!(view.last.is_some() && view.failures.is_empty() && !view.running);
+}
+
+#[test]
+fn a_busy_peer_is_tried_once_more_in_its_slot_and_then_counted() {
+    let (view, runs) = after(2, &[LinkReason::Busy; 2], false);
+    assert_eq!((view.busy, view.failures["busy"], view.runs), (2, 1, 2));
+    assert!(runs.len() == 3 && runs[1] - runs[0] < Duration::from_secs(30), "{runs:?}");
+    let (view, _) = after(1, &[LinkReason::Busy], false);
+    assert_eq!((view.busy, view.failures.len(), view.runs), (1, 0, 1), "the second try did");
+}
+
+#[test]
+fn other_failures_have_their_reason_and_no_second_try() {
+    let (view, runs) = after(3, &[LinkReason::Timeout, LinkReason::Denied], false);
+    assert_eq!((view.failures["timeout"], view.failures["denied"], runs.len()), (1, 1, 3));
+}
+
+#[test]
+fn while_another_has_the_turn_of_this_host_a_test_is_skipped() {
+    let (view, runs) = after(2, &[], true);
+    assert_eq!((view.skips[&Skip::Locked], view.runs, runs.len()), (2, 0, 0));
+    assert!(view.last_success.is_none());
+}
