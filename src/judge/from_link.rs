@@ -56,7 +56,8 @@ pub fn link(run: &LinkRun<'_>) -> Option<Facts> {
             retransmits: flow.retransmits,
             segment_payload_bytes: flow.mss,
             round_trip_seconds: flow.rtt.map(|rtt| rtt.median),
-            window_bytes: measured.profile.window,
+            // What was asked for: the kernel grants another, and tells only how long it was waited for.
+            window_bytes: None,
             receive_window_limited_ratio: flow.rwnd_limited,
             send_buffer_limited_ratio: flow.sndbuf_limited,
         },
