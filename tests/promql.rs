@@ -11,6 +11,47 @@ use promql_parser::parser::{self, Expr, VectorSelector};
 /// Labels that a server puts on every series that it scrapes.
 const TARGET_LABELS: [&str; 2] = ["job", "instance"];
 
+/// Metrics that dashboards and rules name and that loadline doesn't export yet: kind and labels as planned.
+pub(crate) const AWAITED: [(&str, MetricKind, &[&str]); 25] = [
+    ("loadline_probe_runs_total", MetricKind::Counter, &["probe", "peer"]),
+    ("loadline_probe_failures_total", MetricKind::Counter, &["probe", "peer", "reason"]),
+    ("loadline_probe_skips_total", MetricKind::Counter, &["probe", "peer", "reason"]),
+    ("loadline_probe_last_run_timestamp_seconds", MetricKind::Gauge, &["probe", "peer"]),
+    ("loadline_probe_last_success_timestamp_seconds", MetricKind::Gauge, &["probe", "peer"]),
+    ("loadline_probe_interval_seconds", MetricKind::Gauge, &["probe", "peer"]),
+    ("loadline_probe_run_seconds", MetricKind::Gauge, &["probe", "peer"]),
+    ("loadline_link_probe_transmit_bytes_per_second", MetricKind::Gauge, &["probe", "peer"]),
+    ("loadline_link_probe_receive_bytes_per_second", MetricKind::Gauge, &["probe", "peer"]),
+    (
+        "loadline_link_probe_single_stream_bytes_per_second",
+        MetricKind::Gauge,
+        &["probe", "peer", "direction"],
+    ),
+    (
+        "loadline_link_probe_stream_bytes_per_second",
+        MetricKind::Gauge,
+        &["probe", "peer", "direction", "stream"],
+    ),
+    ("loadline_link_probe_retransmit_ratio", MetricKind::Gauge, &["probe", "peer", "direction"]),
+    ("loadline_link_probe_rtt_seconds", MetricKind::Gauge, &["probe", "peer", "direction", "q"]),
+    ("loadline_link_probe_busy_total", MetricKind::Counter, &["probe", "peer"]),
+    ("loadline_link_probe_list_mismatch", MetricKind::Gauge, &["probe", "peer"]),
+    ("loadline_mesh_peers", MetricKind::Gauge, &[]),
+    ("loadline_mesh_source_failures_total", MetricKind::Counter, &["source"]),
+    ("loadline_mesh_dropped_peers", MetricKind::Gauge, &["reason"]),
+    ("loadline_peer_tests_total", MetricKind::Counter, &["result"]),
+    ("loadline_oltp_max_operations_per_second", MetricKind::Gauge, &["probe", "target"]),
+    ("loadline_oltp_latency_seconds", MetricKind::Gauge, &["probe", "target", "load"]),
+    ("loadline_oltp_p99_latency_seconds", MetricKind::Gauge, &["probe", "target", "load"]),
+    (
+        "loadline_osd_bench_bytes_per_second",
+        MetricKind::Gauge,
+        &["probe", "target", "osd", "device_class"],
+    ),
+    ("loadline_osd_bench_deviation_ratio", MetricKind::Gauge, &["probe", "target", "osd"]),
+    ("loadline_osd_commit_latency_seconds", MetricKind::Gauge, &["probe", "target", "osd"]),
+];
+
 /// One metric name as a server stores it.
 pub(crate) struct Known {
     /// May be given to `rate`.
@@ -21,20 +62,22 @@ pub(crate) struct Known {
 /// Every name that loadline exports, histograms by their parts, what the
 /// rules record, and those of the server itself.
 pub(crate) fn known_metrics() -> BTreeMap<String, Known> {
-    let mut known = BTreeMap::new();
+    let mut known: BTreeMap<String, Known> = BTreeMap::new();
     let mut add = |name: String, counter, labels: &[&'static str]| {
-        let labels = labels.iter().chain(&TARGET_LABELS).copied().collect();
-        known.insert(name, Known { counter, labels });
+        // One name may have a set of labels for targets, and another for peers.
+        let all = known.entry(name).or_insert(Known { counter, labels: BTreeSet::new() });
+        all.labels.extend(labels.iter().chain(&TARGET_LABELS).copied());
     };
-    for desc in loadline::daemon::descs() {
-        let name = desc.name;
-        match desc.kind {
-            MetricKind::Counter => add(name.to_owned(), true, desc.labels),
-            MetricKind::Gauge => add(name.to_owned(), false, desc.labels),
+    let exported = loadline::daemon::descs();
+    let exported = exported.iter().map(|desc| (desc.name, desc.kind, desc.labels));
+    for (name, kind, labels) in exported.chain(AWAITED) {
+        match kind {
+            MetricKind::Counter => add(name.to_owned(), true, labels),
+            MetricKind::Gauge => add(name.to_owned(), false, labels),
             MetricKind::Histogram => {
-                add(format!("{name}_sum"), true, desc.labels);
-                add(format!("{name}_count"), true, desc.labels);
-                add(format!("{name}_bucket"), true, &[desc.labels, &["le"]].concat());
+                add(format!("{name}_sum"), true, labels);
+                add(format!("{name}_count"), true, labels);
+                add(format!("{name}_bucket"), true, &[labels, &["le"]].concat());
             }
         }
     }
@@ -42,8 +85,15 @@ pub(crate) fn known_metrics() -> BTreeMap<String, Known> {
         let name = format!("loadline:probe_operations_per_second:{of}");
         add(name, false, &["probe", "target"]);
     }
-    add("up".to_owned(), false, &[]);
-    add("ALERTS".to_owned(), false, &["alertname", "alertstate", "severity"]);
+    for of in ["single_operations", "single_operations_slow"] {
+        add(format!("loadline:{of}:total"), true, &["probe", "target", "direction"]);
+    }
+    for of_the_scrape in ["up", "scrape_duration_seconds", "scrape_samples_scraped"] {
+        add(of_the_scrape.to_owned(), false, &[]);
+    }
+    // An alert has the labels of what it fires on, too.
+    let of_an_alert = ["alertname", "alertstate", "severity", "device", "target", "probe", "peer"];
+    add("ALERTS".to_owned(), false, &of_an_alert);
     known
 }
 

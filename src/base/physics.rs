@@ -1,12 +1,14 @@
 //! What wires and spindles can do at best, from their numbers alone. Rates are real numbers in bytes
 //! or operations a second.
 
+use serde::{Deserialize, Serialize};
+
 use super::units::{Bytes, Rate, Seconds};
 
 /// IPv4 and TCP headers with timestamps (RFC 791, RFC 9293, RFC 7323).
 const HEADERS_BYTES: u32 = 52;
 /// Ethernet header, checksum, preamble and gap (IEEE 802.3).
-const FRAME_BYTES: u32 = 38;
+pub const FRAME_BYTES: u32 = 38;
 /// Seconds of a long seek and of a short one, read with the least and the most that ordering the
 /// queue gains.
 const SEEK_LONG: f64 = 0.012;
@@ -19,33 +21,54 @@ const TRANSFER_FROM: Bytes = Bytes(64 << 10);
 const ROUND_SHARE: f64 = 0.003;
 
 /// A path's packets: what a link's line rate is spent on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Framing {
     /// Of the wire itself; an overlay's packets are smaller by its own headers.
+    #[serde(rename = "mtu_bytes")]
     pub mtu: u32,
     /// Bytes that the overlay adds to each packet.
+    #[serde(rename = "encapsulation_bytes")]
     pub encapsulation: u32,
     /// 802.1Q tags on the wire.
     pub tags: u32,
+    /// IP and TCP headers of the payload's own packet.
+    #[serde(rename = "headers_bytes")]
+    pub headers: u32,
+    /// What the rate is spent on beside each packet: 38 on a wire, less where a shaper counts.
+    #[serde(rename = "frame_bytes")]
+    pub frame: u32,
+}
+
+impl Default for Framing {
+    /// IPv4 with timestamps on plain Ethernet.
+    fn default() -> Self {
+        let (headers, frame) = (HEADERS_BYTES, FRAME_BYTES);
+        Framing { mtu: 1500, encapsulation: 0, tags: 0, headers, frame }
+    }
+}
+
+impl Framing {
+    /// The same path with packets of so much payload, as TCP cuts it.
+    #[must_use]
+    pub fn with_payload(self, segment: Bytes) -> Framing {
+        let segment = u32::try_from(segment.0).unwrap_or(u32::MAX);
+        let mtu = segment.saturating_add(self.headers).saturating_add(self.encapsulation);
+        Framing { mtu, ..self }
+    }
 }
 
 /// TCP payload that a line of `line_rate` carries; `None` where a packet holds nothing.
 pub fn goodput(line_rate: Rate, framing: Framing) -> Option<Rate> {
-    let inner = framing.mtu.checked_sub(framing.encapsulation)?;
-    let payload = inner.checked_sub(HEADERS_BYTES).filter(|bytes| *bytes > 0)?;
-    let wire = f64::from(framing.mtu) + f64::from(FRAME_BYTES) + 4.0 * f64::from(framing.tags);
-    Some(Rate(line_rate.0 * f64::from(payload) / wire))
+    let payload = payload(framing)?.0 as f64;
+    let wire = f64::from(framing.mtu) + f64::from(framing.frame) + 4.0 * f64::from(framing.tags);
+    Some(Rate(line_rate.0 * payload / wire))
 }
 
 /// TCP payload of one packet, for turning bytes into segments.
 pub fn payload(framing: Framing) -> Option<Bytes> {
-    let payload = framing.mtu.checked_sub(framing.encapsulation)?.checked_sub(HEADERS_BYTES)?;
+    let payload = framing.mtu.checked_sub(framing.encapsulation)?.checked_sub(framing.headers)?;
     Some(Bytes(u64::from(payload))).filter(|bytes| bytes.0 > 0)
-}
-
-/// MTU of the wire whose packets hold this payload each.
-pub fn mtu_of(payload: Bytes, encapsulation: u32) -> Option<u32> {
-    u32::try_from(payload.0).ok()?.checked_add(HEADERS_BYTES)?.checked_add(encapsulation)
 }
 
 /// Operations a second between a spindle's worst and its best.
@@ -156,7 +179,8 @@ mod tests {
 
     /// Mbit/s to two digits, as the tables of the field give them.
     fn mbit(line: f64, mtu: u32, encapsulation: u32, tags: u32) -> String {
-        let rate = goodput(Rate(line * 125e6), Framing { mtu, encapsulation, tags }).unwrap();
+        let framing = Framing { mtu, encapsulation, tags, ..Framing::default() };
+        let rate = goodput(Rate(line * 125e6), framing).unwrap();
         format!("{:.2}", rate.0 * 8.0 / 1e6)
     }
 
@@ -183,23 +207,42 @@ mod tests {
         ] {
             assert_eq!(mbit(line, mtu, encapsulation, tags), expected, "{mtu} {encapsulation}");
         }
-        let none = Framing { mtu: 60, encapsulation: 50, tags: 0 };
+        let none = Framing { mtu: 60, encapsulation: 50, ..Framing::default() };
         assert_eq!((goodput(GIGABIT, none), payload(none)), (None, None));
     }
 
+    /// `(packet, overlay, headers, Mbit/s)`: IPv6 inside, outside, and where there are no timestamps.
     #[test]
-    fn a_payload_tells_the_packets_that_carry_it() {
-        for (mtu, encapsulation) in [(1500, 0), (1500, 50), (9000, 58)] {
-            let framing = Framing { mtu, encapsulation, tags: 0 };
-            assert_eq!(mtu_of(payload(framing).unwrap(), encapsulation), Some(mtu));
+    fn other_headers_leave_what_the_table_says() {
+        for (mtu, encapsulation, headers, expected) in [
+            (1500, 0, 72, "928.48"),
+            (1500, 50, 72, "895.97"),
+            (1500, 70, 52, "895.97"),
+            (1550, 50, 52, "911.84"),
+            (1558, 58, 52, "907.27"),
+            (9000, 0, 72, "987.83"),
+            (1500, 0, 40, "949.28"),
+            (1500, 50, 40, "916.78"),
+            (9000, 50, 40, "985.84"),
+        ] {
+            let framing = Framing { mtu, encapsulation, headers, ..Framing::default() };
+            let rate = goodput(GIGABIT, framing).unwrap();
+            assert_eq!(format!("{:.2}", rate.0 * 8.0 / 1e6), expected, "{framing:?}");
+            let again = Framing { mtu: 9, ..framing }.with_payload(payload(framing).unwrap());
+            assert_eq!(again, framing);
         }
-        assert_eq!(mtu_of(Bytes(u64::MAX), 0), None);
+    }
+
+    #[test]
+    fn a_shaper_that_counts_frames_only_gives_what_a_wire_would() {
+        let shaper = Framing { encapsulation: 50, frame: 14, ..Framing::default() };
+        let rate = goodput(Rate(984_395e3 / 8.0), shaper).unwrap();
+        assert_eq!(format!("{:.2}", rate.0 * 8.0 / 1e6), "908.97");
     }
 
     #[test]
     fn a_gigabit_is_112_mebibytes() {
-        let plain = Framing { mtu: 1500, encapsulation: 0, tags: 0 };
-        let rate = goodput(GIGABIT, plain).unwrap();
+        let rate = goodput(GIGABIT, Framing::default()).unwrap();
         assert_eq!(format!("{:.1}", rate.0 / f64::from(1 << 20)), "112.2");
     }
 
@@ -256,7 +299,10 @@ mod tests {
         fn faster_lines_and_larger_packets_never_carry_less(
             line in 1e6..1e11, mtu in 600u32..9000, more in 1u32..500, encapsulation in 0u32..100,
         ) {
-            let of = |line: f64, mtu| goodput(Rate(line), Framing { mtu, encapsulation, tags: 0 }).unwrap().0;
+            let of = |line: f64, mtu| {
+                let framing = Framing { mtu, encapsulation, ..Framing::default() };
+                goodput(Rate(line), framing).unwrap().0
+            };
             prop_assert!(of(line * 1.01, mtu) > of(line, mtu));
             prop_assert!(of(line, mtu + more) > of(line, mtu));
             prop_assert!(of(line, mtu) < line);

@@ -127,6 +127,19 @@ impl fmt::Display for Ratio {
 #[serde(transparent)]
 pub struct Rate(pub f64);
 
+impl Rate {
+    /// As links are told of: `1 Gbit/s`, `908.97 Mbit/s`.
+    pub fn bits(self) -> String {
+        let (value, unit) = match self.0 * 8.0 {
+            b if b >= 1e9 => (b / 1e9, "Gbit/s"),
+            b if b >= 1e6 => (b / 1e6, "Mbit/s"),
+            b => (b / 1e3, "kbit/s"),
+        };
+        let text = format!("{value:.2}");
+        format!("{} {unit}", text.trim_end_matches('0').trim_end_matches('.'))
+    }
+}
+
 impl fmt::Display for Rate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/s", Bytes(self.0.max(0.0).round() as u64))
@@ -227,6 +240,8 @@ mod tests {
     fn people_read_three_digits() {
         assert_eq!(Bytes(512 * MIB).to_string(), "512 MiB");
         assert_eq!(Bytes(1_500_000_000).to_string(), "1.4 GiB");
+        assert_eq!(Rate(125e6).bits(), "1 Gbit/s");
+        assert_eq!(Rate(113.6215e6).bits(), "908.97 Mbit/s");
         assert_eq!(Seconds(0.0213).to_string(), "21 ms");
         assert_eq!(Seconds(0.00148).to_string(), "1.5 ms");
         assert_eq!(Seconds(0.00008).to_string(), "80 µs");

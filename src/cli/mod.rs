@@ -10,6 +10,7 @@ mod probe;
 mod progress;
 mod report;
 mod throughput;
+mod way;
 
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
@@ -33,6 +34,7 @@ Examples:
   loadline --config /etc/loadline.yml          run on a configuration
   loadline check --config loadline.yml         validate it and print the plan
   loadline probe disk --target /srv --profile rand_rw
+  loadline probe oltp --target /srv --search   the most OLTP operations/s under 30 ms on average
   loadline report --target /srv                measure, and name the limit of each result
   loadline report --from measurements.yml      name the limits of results that are there
   loadline probe throughput storage2 -P 4      fill the way to a peer that runs iperf3 -s
@@ -74,6 +76,8 @@ enum Command {
 enum ProbeCommand {
     /// Exercise a directory (through an unnamed file) or a raw device (read only)
     Disk(probe::DiskArguments),
+    /// Offer pblio's OLTP workload to files, or find the highest rate under a latency limit
+    Oltp(probe::oltp::OltpArguments),
     /// Fill the way to a peer that runs `iperf3 -s` or loadline, over TCP
     Throughput(throughput::ThroughputArguments),
     /// Have the OSDs of a Ceph cluster write one after another, or their pattern written on a directory
@@ -157,7 +161,7 @@ fn version() -> &'static str {
 
 /// Runs what the arguments ask for; returns the exit code.
 pub fn main() -> u8 {
-    let arguments = match Arguments::try_parse() {
+    let arguments = match Arguments::try_parse_from(probe::oltp::go_flags(std::env::args_os())) {
         Ok(arguments) => arguments,
         Err(error) => {
             // Help and version go to standard output and are no fault.
@@ -175,6 +179,7 @@ pub fn main() -> u8 {
         Some(Command::Report(arguments)) => report::run(arguments, &mut out),
         Some(Command::Reference) => reference(&mut out),
         Some(Command::Probe(ProbeCommand::Disk(disk))) => probe::run(disk, &mut out),
+        Some(Command::Probe(ProbeCommand::Oltp(oltp))) => probe::oltp::run(oltp, &mut out),
         Some(Command::Probe(ProbeCommand::Throughput(link))) => throughput::run(link, &mut out),
         Some(Command::Probe(ProbeCommand::OsdBench(osds))) => probe::bench_osds(osds, &mut out),
         Some(Command::Probe(ProbeCommand::Serve(peer))) => peer::run(peer, &mut out),

@@ -1,6 +1,7 @@
 //! `loadline probe disk`: one run by hand, through the same worker as the daemon's.
 
 mod arguments;
+pub(super) mod oltp;
 mod osd;
 pub(in crate::cli) mod osd_table;
 mod table;

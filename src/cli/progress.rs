@@ -4,7 +4,7 @@ use std::cell::RefCell;
 
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
-use crate::base::units::{Bytes, Rate, Seconds};
+use crate::base::units::{Bytes, Rate};
 use crate::model::job::{self, Profile, What};
 
 /// The last rates, as bars.
@@ -62,8 +62,17 @@ impl Progress {
                 let text = format!("{}/{count} osd.{}: {rate}", index + 1, result.osd.id);
                 self.bar.set_message(text);
             }
-            What::Confined { .. } | What::Leg { .. } | What::Outcome { .. } => {}
+            What::Confined { .. }
+            | What::Leg { .. }
+            | What::Step { .. }
+            | What::Counts { .. }
+            | What::Outcome { .. } => {}
         }
+    }
+
+    /// Of what is no worker's run.
+    pub(super) fn say(&self, text: String) {
+        self.bar.set_message(text);
     }
 
     fn line(&self, now: &job::Progress) -> String {
@@ -83,7 +92,7 @@ impl Progress {
         seen.rates.drain(..excess);
         // What a narrow terminal cuts off stands last.
         let mut parts = vec![
-            format!("{:.0} s, {:.0} s left", now.elapsed.0, self.left(now, moved(now), bytes).0),
+            format!("{:.0} s{}", now.elapsed.0, self.left(now, moved(now), bytes)),
             format!("{:.0}/s", reads + writes),
             format!("{bytes}, {} moved", Bytes(moved(now))),
         ];
@@ -104,13 +113,14 @@ impl Progress {
     }
 
     /// Of all legs, at most: this one ends by its time or by its bytes, those to come by their time.
-    fn left(&self, now: &job::Progress, moved: u64, rate: Rate) -> Seconds {
+    /// Nothing of a leg that wasn't planned.
+    fn left(&self, now: &job::Progress, moved: u64, rate: Rate) -> String {
         let whole = |leg: &Profile| leg.runtime.0 + leg.ramp.0;
-        let Some(leg) = self.legs.get(now.leg) else { return Seconds(0.0) };
+        let Some(leg) = self.legs.get(now.leg) else { return String::new() };
         let by_time = whole(leg) - now.elapsed.0;
         let by_bytes = leg.bytes_max.0.saturating_sub(moved) as f64 / rate.0.max(1.0);
         let to_come: f64 = self.legs.iter().skip(now.leg + 1).map(whole).sum();
-        Seconds(by_time.min(by_bytes).max(0.0) + to_come)
+        format!(", {:.0} s left", by_time.min(by_bytes).max(0.0) + to_come)
     }
 
     pub(super) fn end(&self) {
@@ -138,7 +148,7 @@ fn sparks(rates: &[f64]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::units::MIB;
+    use crate::base::units::{MIB, Seconds};
     use crate::probe::disk::{self, Preset};
 
     #[test]

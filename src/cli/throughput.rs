@@ -12,9 +12,12 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use super::{EXIT_FAULT, EXIT_USAGE, Failure};
 use crate::base::units::{Bytes, Rate, Seconds};
+use crate::config::declared;
+use crate::host::link_facts::Declared;
+use crate::host::roots::Roots;
 use crate::iperf::client::{self, Order, Patience, Watch};
 use crate::iperf::parameters;
-use crate::model::link::{LinkDirection, LinkFault, LinkInterval, LinkProfile};
+use crate::model::link::{LinkDirection, LinkFault, LinkInterval, LinkProfile, LinkReason};
 use crate::worker::Stop;
 
 const PORT: u16 = 5201;
@@ -76,6 +79,9 @@ pub(super) struct ThroughputArguments {
     /// Type of service of the data; 32 is CS1, for what may wait
     #[arg(short = 'S', long = "tos", value_name = "N", default_value_t = 0)]
     type_of_service: u8,
+    /// The way to the peer, like link=10Gbit,mtu=9000 [default: as its route is found]
+    #[arg(long, value_name = "KEYS")]
+    path: Option<String>,
     /// How to print the result
     #[arg(long, value_enum, default_value = "table")]
     format: Format,
@@ -116,16 +122,10 @@ impl ThroughputArguments {
 
 pub(super) fn run(arguments: ThroughputArguments, out: &mut dyn Write) -> Result<(), Failure> {
     let profile = arguments.profile()?;
+    let path = super::report::section("path", arguments.path.as_deref(), declared::path)?;
     // Nothing stops a name service but the end of the process: until then Ctrl-C is left as it is.
-    let addresses = resolve(&arguments.peer)?;
+    let addresses = resolve(&arguments.peer);
     let stop = super::hand::stop_on_interrupt()?;
-    let turn = super::hand::wait_for_turn(&super::hand::state_directory(), &stop)?;
-    let order = Order {
-        addresses: &addresses,
-        profile: &profile,
-        identity: None,
-        patience: Patience::default(),
-    };
     let live = arguments.format == Format::Table;
     let mut view = View {
         out,
@@ -136,13 +136,33 @@ pub(super) fn run(arguments: ThroughputArguments, out: &mut dyn Write) -> Result
         intervals: Vec::new(),
         began_at: crate::base::clock::Clock::now(&crate::base::clock::SystemClock).unix_seconds(),
     };
-    let result = client::run(&order, &mut view);
-    drop(turn);
+    let mut result = match addresses {
+        Ok(addresses) => {
+            let _turn = super::hand::wait_for_turn(&super::hand::state_directory(), &view.stop)?;
+            let patience = Patience::default();
+            let order =
+                Order { addresses: &addresses, profile: &profile, identity: None, patience };
+            client::run(&order, &mut view)
+        }
+        Err(fault) => Err(fault),
+    };
     view.bar.finish_and_clear();
-    view.end(arguments.format, result)
+    let mut unknown = String::new();
+    if let Ok(measured) = &mut result {
+        let declared = (&path.unwrap_or_default(), &Declared::new());
+        let way = super::way::to(&measured.peer, &Roots::default(), declared);
+        measured.set_against(&way);
+        unknown = way.unknown;
+    }
+    view.end((arguments.format, &unknown), result)
 }
 
-fn resolve(peer: &str) -> Result<Vec<SocketAddr>, Failure> {
+/// What both directions moved in an interval, in one line.
+pub(super) fn sums(interval: &LinkInterval) -> String {
+    table::line(interval)
+}
+
+pub(super) fn resolve(peer: &str) -> Result<Vec<SocketAddr>, LinkFault> {
     let bare = peer.trim_start_matches('[').trim_end_matches(']');
     let found = if bare.parse::<std::net::Ipv6Addr>().is_ok() {
         (bare, PORT).to_socket_addrs()
@@ -151,7 +171,7 @@ fn resolve(peer: &str) -> Result<Vec<SocketAddr>, Failure> {
     } else {
         (peer, PORT).to_socket_addrs()
     };
-    let failed = |text| Failure { code: EXIT_FAULT, text: format!("{peer}: {text}") };
+    let failed = |text| LinkFault::new(LinkReason::Refused, format!("{peer}: {text}"));
     let found: Vec<_> = found.map_err(|error| failed(error.to_string()))?.collect();
     if found.is_empty() { Err(failed("the name has no address".into())) } else { Ok(found) }
 }
@@ -200,11 +220,11 @@ impl Watch for View<'_> {
 impl View<'_> {
     fn end(
         self,
-        format: Format,
+        (format, unknown): (Format, &str),
         result: Result<crate::model::link::LinkMeasured, LinkFault>,
     ) -> Result<(), Failure> {
         let text = match (&result, format) {
-            (Ok(measured), Format::Table) => table::results(measured),
+            (Ok(measured), Format::Table) => table::results(measured, unknown),
             (Ok(measured), Format::Json) => {
                 serde_json::to_string_pretty(measured).context("the result as JSON")?
             }

@@ -36,6 +36,11 @@ impl Watched {
         Self { path, known: None, seen: None, checksum: None }
     }
 
+    /// A new state was seen once: the next look decides.
+    pub fn is_changing(&self) -> bool {
+        self.seen.is_some()
+    }
+
     pub fn path(&self) -> &Path {
         &self.path
     }

@@ -164,6 +164,12 @@ pub fn headline(outcome: &Outcome) -> String {
 
 /// What more in flight did, where it was tried.
 fn deeper(done: &Done) -> String {
+    if let Some(search) = done.oltp.as_ref().and_then(|oltp| oltp.search.as_ref()) {
+        return match search.highest() {
+            Some(_) => format!(", the most under {}", search.limit),
+            None => format!(", the most under {} was not found", search.limit),
+        };
+    }
     let says = match (&done.knee, &done.second_leg) {
         (Some(knee), _) => {
             let text = format!(", knee at depth {}", knee.depth);

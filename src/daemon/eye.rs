@@ -31,7 +31,8 @@ impl<'a> Eye<'a> {
             }
             What::Progress(now) => {
                 let conditions = self.board.lock().conditions.clone();
-                let leg = self.legs.get(now.leg);
+                // A search has more steps than were planned.
+                let leg = self.legs.get(now.leg).or(self.legs.last());
                 let found =
                     leg.and_then(|leg| foreign_load_appeared(leg, &self.before, now, &conditions));
                 self.before = now.clone();

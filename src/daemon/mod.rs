@@ -97,8 +97,10 @@ pub fn turn_places(state: &std::path::Path) -> Vec<PathBuf> {
     crate::schedule::turn::places(runtime.as_deref(), state)
 }
 
-/// How often the configuration file is looked at.
-const CONFIG_POLL: Duration = Duration::from_secs(2);
+/// How often the configuration file is looked at: seldom while it stands still, since each look wakes
+/// a thread.
+const CONFIG_POLL: Duration = Duration::from_secs(5);
+const CONFIG_POLL_CHANGING: Duration = Duration::from_secs(1);
 /// A stopping lane gets this long: its worker is told, then killed, then given up.
 const LANE_END: Duration = Duration::from_millis(3900);
 
@@ -277,11 +279,13 @@ impl Daemon {
         let mut hangup = listen(SignalKind::hangup())?;
         let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
         loop {
+            let changing = watched.as_ref().is_some_and(Watched::is_changing);
+            let pause = if changing { CONFIG_POLL_CHANGING } else { CONFIG_POLL };
             tokio::select! {
                 _ = terminate.recv() => return Ok(false),
                 _ = interrupt.recv() => return Ok(false),
                 _ = hangup.recv() => self.reload(watched.as_mut(), true),
-                () = tokio::time::sleep(CONFIG_POLL) => {
+                () = tokio::time::sleep(pause) => {
                     self.reload(watched.as_mut(), false);
                     self.pat_watchdog();
                     if web.thread.is_finished() {

@@ -301,12 +301,17 @@ impl Probing {
         })
     }
 
-    fn execute(&self, lane: &mut Lane, index: usize, run: Run) -> Outcome {
+    pub(super) fn execute(&self, lane: &mut Lane, index: usize, run: Run) -> Outcome {
         let plan = Arc::clone(&lane.plan);
         let probe = &plan.probes[index];
         let turn = match self.take_turn() {
             Ok(turn) => turn,
-            Err(outcome) => return outcome,
+            Err(outcome) => {
+                // Nothing began: the debit of its worst case comes back whole.
+                let budget = lane.state.budget(&plan.targets[probe.target], self.clock.now());
+                budget.refund(probe.written_bytes_max(), Bytes(0));
+                return outcome;
+            }
         };
         let time: f64 = run.legs.iter().map(|leg| leg.runtime.0 + leg.ramp.0).sum();
         let deadline = Seconds(time + 2.0 * run.quiet.0).duration() + RUN_GRACE;

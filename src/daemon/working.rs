@@ -148,3 +148,52 @@ impl Probing {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::config::document::Document;
+    use crate::config::settings::Settings;
+    use crate::daemon::ceilings::tests::{Saved, probing, sysfs};
+    use crate::daemon::plan::{self, Plan};
+    use crate::model::job::{Region, Run};
+    use crate::model::outcome::Skip;
+
+    #[test]
+    fn a_run_whose_turn_is_somebody_elses_costs_nothing_of_the_budget() {
+        let text = "targets: [{name: srv, path: /srv}]\n\
+                    probes: [{name: w, kind: disk, target: srv, disk: {profile: rand_write}}]\n";
+        let document = Document::parse("test", text).unwrap();
+        let settings = Settings::read(&document, &plan::kind_names()).unwrap();
+        let plan = Arc::new(Plan::build(settings, &document, Path::new("/state")).unwrap());
+        let (places, disk) = (tempfile::tempdir().unwrap(), sysfs(7));
+        let places = vec![places.path().to_path_buf()];
+        let probing =
+            Probing { turn_places: places.clone(), ..probing(&Saved::default(), disk.path(), "a") };
+        let mut lane = probing.open(Arc::clone(&plan));
+        let (probe, target) = (&plan.probes[0], &plan.targets[0]);
+        let now = probing.clock.now();
+        let worst = probe.written_bytes_max();
+        let whole = lane.state.budget(target, now).remaining(now);
+        lane.state.budget(target, now).debit(worst, now).unwrap();
+        let run = Run {
+            kind: "disk".into(),
+            target: target_of(target),
+            region: Region::Ballast(Bytes(64 << 20)),
+            legs: probe.shape.legs.clone(),
+            engine: None,
+            seed: 1,
+            devices: Vec::new(),
+            top: Vec::new(),
+            reserve: Bytes(0),
+            procfs: "/proc".into(),
+            quiet: Default::default(),
+        };
+        let Ok(Turn::Mine(_theirs)) = Turn::try_take(&places) else { panic!("nobody has it") };
+        let outcome = probing.execute(&mut lane, 0, run);
+        assert!(matches!(outcome, Outcome::Skipped { skip: Skip::Locked, .. }), "{outcome:?}");
+        assert_eq!(lane.state.budget(target, now).remaining(now), whole);
+    }
+}

@@ -109,7 +109,7 @@ fn capacity(net: &Path, name: &OsStr, declared: &Declared, depth: u32) -> Option
 }
 
 /// The one line below `name`; `None` where there is none, or a choice of several.
-fn way_out(net: &Path, name: &OsStr) -> Option<OsString> {
+pub(super) fn way_out(net: &Path, name: &OsStr) -> Option<OsString> {
     let bridge = class(net, name) == LinkClass::Bridge;
     let below = |lower: &OsString| {
         is_line(net, lower) && (bridge || master(&net.join(lower)).as_deref() != Some(name))
@@ -117,6 +117,21 @@ fn way_out(net: &Path, name: &OsStr) -> Option<OsString> {
     let mut lines = lowers(&net.join(name)).into_iter().filter(below);
     let first = lines.next()?;
     lines.next().is_none().then_some(first)
+}
+
+/// What one flow over a bond gets at most: its fastest member, but for a bond that deals out packets
+/// one by one (balance-rr). `None` for what is no bond, or where no member's rate is known.
+pub(super) fn fastest_member(net: &Path, name: &OsStr, declared: &Declared) -> Option<Rate> {
+    let bonding = net.join(name).join("bonding");
+    if attribute(&bonding.join("mode"))?.starts_with("balance-rr") {
+        return None;
+    }
+    let members = attribute(&bonding.join("slaves"))?;
+    let rates = members
+        .split_whitespace()
+        .filter_map(|member| capacity(net, OsStr::new(member), declared, STACK_MAX))
+        .map(|capacity| capacity.transmit);
+    rates.max_by(|a, b| a.0.total_cmp(&b.0))
 }
 
 /// `speed` in Mbit/s. -1, 65535 and their unsigned likes mean unknown (include/uapi/linux/ethtool.h);

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::roots::{Roots, whole_lines};
+use super::roots::{Roots, read_file, whole_lines};
 use crate::model::load::{FlowCounters, LinkCounters};
 
 /// Columns of a line: eight received, eight sent (net/core/net-procfs.c).
@@ -126,6 +126,15 @@ pub fn net_directory(roots: &Roots) -> (&'static str, Option<String>) {
     }
 }
 
+/// Bytes that an interface of this process's network received and sent so far.
+pub fn bytes_moved(roots: &Roots, name: &str) -> Option<(u64, u64)> {
+    let (directory, _) = net_directory(roots);
+    let text = read_file(&roots.proc(directory).join("dev")).ok()?;
+    let lines = parse(&text).lines;
+    let line = lines.iter().find(|line| text_of(line.name) == name)?;
+    Some((line.counters.receive.bytes?, line.counters.transmit.bytes?))
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -198,6 +207,18 @@ mod tests {
         assert_eq!((found.lines.len(), found.rejected), (0, 4));
         let more = parse(b"eth0: 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18\n");
         assert_eq!(more.lines[0].counters.transmit.bytes, Some(9), "later columns are ignored");
+    }
+
+    #[test]
+    fn the_bytes_of_one_interface_are_those_of_its_line() {
+        let root = tempfile::tempdir().unwrap();
+        let roots = Roots { procfs: root.path().into(), ..Roots::default() };
+        assert_eq!(bytes_moved(&roots, "eth0"), None);
+        std::fs::create_dir_all(root.path().join("net")).unwrap();
+        std::fs::write(root.path().join("net/dev"), case!("036-netdev-no-space-after-colon.input"))
+            .unwrap();
+        assert_eq!(bytes_moved(&roots, "eth0"), Some((4_046_496_815, 61_800_195_044)));
+        assert_eq!(bytes_moved(&roots, "eth9"), None);
     }
 
     #[test]

@@ -13,10 +13,12 @@ pub mod link_class;
 pub mod link_facts;
 pub mod links;
 pub mod mountinfo;
+mod netlink;
 pub mod power;
 pub mod pressure;
 pub mod qdisc;
 pub mod roots;
+pub mod route;
 pub mod sandbox;
 pub mod softnet;
 #[cfg(test)]

@@ -4,12 +4,9 @@
 //! queues there (net/sched/sch_mq.c). TCA_STATS2 is read, not the older struct tc_stats.
 
 use std::io;
-use std::os::fd::OwnedFd;
 
-use rustix::net::netlink::SocketAddrNetlink;
-use rustix::net::{
-    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, sendto, socket_with,
-};
+use super::netlink::{Netlink, Question, attribute, u16_at, u32_at};
+use crate::base::units::Rate;
 
 /// Queue of one interface's root qdisc. Counters are of 32 bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -20,35 +17,34 @@ pub struct Queue {
     pub requeues: u32,
 }
 
-// include/uapi/linux/netlink.h, rtnetlink.h, pkt_sched.h, gen_stats.h
-const NLMSG_ERROR: u16 = 2;
-const NLMSG_DONE: u16 = 3;
-const RTM_NEWQDISC: u16 = 36;
+/// A token bucket as root qdisc: what an interface sends at most.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct TokenBucket {
+    pub rate: Rate,
+    /// Counted for each frame beside its bytes: `overhead` of tc.
+    pub overhead: u16,
+}
+
+// include/uapi/linux/rtnetlink.h, pkt_sched.h, gen_stats.h
 const RTM_GETQDISC: u16 = 38;
-const NLM_F_REQUEST_DUMP: u16 = 0x301;
 const TC_H_ROOT: u32 = 0xffff_ffff;
+const TCA_KIND: u16 = 1;
+const TCA_OPTIONS: u16 = 2;
 const TCA_STATS2: u16 = 7;
 const TCA_STATS_QUEUE: u16 = 3;
-const ATTRIBUTE_TYPE: u16 = 0x3fff;
-const HEADER_BYTES: usize = 16;
+const TCA_TBF_PARMS: u16 = 1;
+const TCA_TBF_RATE64: u16 = 4;
 const TCMSG_BYTES: usize = 20;
-/// A dump answers in pieces of at most this.
-const PIECE_BYTES: usize = 64 << 10;
-/// No host has so many pieces: an answer without an end is given up.
-const PIECES_MAX: usize = 256;
 
 /// An open socket to the kernel's routing tables.
 #[derive(Debug)]
-pub struct QdiscSocket(OwnedFd);
+pub struct QdiscSocket(Netlink);
 
 impl QdiscSocket {
     /// # Errors
     /// Where the sandbox knows no netlink.
     pub fn open() -> io::Result<Self> {
-        let flags = SocketFlags::CLOEXEC;
-        let (family, kind) = (AddressFamily::NETLINK, SocketType::RAW);
-        // Protocol 0 is NETLINK_ROUTE.
-        Ok(Self(socket_with(family, kind, flags, None)?))
+        Ok(Self(Netlink::open()?))
     }
 
     /// The root queues of this network namespace.
@@ -56,47 +52,44 @@ impl QdiscSocket {
     /// # Errors
     /// The kernel's, or `InvalidData` for an answer without an end.
     pub fn dump(&self) -> io::Result<Vec<Queue>> {
-        sendto(&self.0, &request(), SendFlags::empty(), &SocketAddrNetlink::new(0, 0))?;
-        let mut buffer = vec![0; PIECE_BYTES];
         let mut queues = Vec::new();
-        for _ in 0..PIECES_MAX {
-            let (length, _) = recv(&self.0, &mut buffer[..], RecvFlags::empty())?;
-            if parse(buffer.get(..length).unwrap_or_default(), &mut queues)? {
-                return Ok(queues);
-            }
-        }
-        Err(io::Error::new(io::ErrorKind::InvalidData, "an answer without an end"))
+        self.0.ask(&QDISCS, &mut |body| queues.extend(root_queue(body)))?;
+        Ok(queues)
     }
 }
 
-fn request() -> Vec<u8> {
-    let mut message = Vec::with_capacity(HEADER_BYTES + TCMSG_BYTES);
-    message.extend(((HEADER_BYTES + TCMSG_BYTES) as u32).to_ne_bytes());
-    message.extend(RTM_GETQDISC.to_ne_bytes());
-    message.extend(NLM_F_REQUEST_DUMP.to_ne_bytes());
-    message.resize(HEADER_BYTES + TCMSG_BYTES, 0);
-    message
+const QDISCS: Question<'_> = Question { kind: RTM_GETQDISC, all: true, body: &[0; TCMSG_BYTES] };
+
+/// The token bucket at the root of an interface of this network namespace, if it has one.
+///
+/// # Errors
+/// As [`QdiscSocket::dump`].
+pub(super) fn token_bucket(socket: &Netlink, ifindex: u32) -> io::Result<Option<TokenBucket>> {
+    let mut found = None;
+    let mut look = |body: &[u8]| {
+        if u32_at(body, 4) == Some(ifindex) && u32_at(body, 12) == Some(TC_H_ROOT) {
+            found = found.or(bucket(body));
+        }
+    };
+    socket.ask(&QDISCS, &mut look)?;
+    Ok(found)
 }
 
-/// Adds the root queues of one piece; true when it was the last.
-fn parse(mut piece: &[u8], queues: &mut Vec<Queue>) -> io::Result<bool> {
-    while let Some(length) = u32_at(piece, 0).map(|n| n as usize) {
-        if length < HEADER_BYTES || length > piece.len() {
-            break;
-        }
-        let body = &piece[HEADER_BYTES..length];
-        match u16_at(piece, 4) {
-            Some(NLMSG_DONE) => return Ok(true),
-            Some(NLMSG_ERROR) => {
-                let errno = u32_at(body, 0).unwrap_or(0) as i32;
-                return Err(io::Error::from_raw_os_error(errno.saturating_neg()));
-            }
-            Some(RTM_NEWQDISC) => queues.extend(root_queue(body)),
-            _ => {}
-        }
-        piece = piece.get(length.next_multiple_of(4)..).unwrap_or_default();
+/// `struct tc_tbf_qopt` begins with `struct tc_ratespec`: its overhead is at 2, its rate at 8. A rate
+/// that needs more than 32 bits has its own attribute.
+fn bucket(body: &[u8]) -> Option<TokenBucket> {
+    let attributes = body.get(TCMSG_BYTES..)?;
+    if attribute(attributes, TCA_KIND)? != b"tbf\0" {
+        return None;
     }
-    Ok(false)
+    let options = attribute(attributes, TCA_OPTIONS)?;
+    let spec = attribute(options, TCA_TBF_PARMS)?;
+    let wide = attribute(options, TCA_TBF_RATE64).and_then(|content| content.first_chunk());
+    let rate = match wide {
+        Some(wide) => u64::from_ne_bytes(*wide) as f64,
+        None => f64::from(u32_at(spec, 8)?),
+    };
+    (rate > 0.0).then_some(TokenBucket { rate: Rate(rate), overhead: u16_at(spec, 2)? })
 }
 
 /// The queue in one message, if it is a root's and says what it holds.
@@ -113,30 +106,11 @@ fn root_queue(body: &[u8]) -> Option<Queue> {
     })
 }
 
-/// The content of the first attribute of a type.
-fn attribute(mut list: &[u8], wanted: u16) -> Option<&[u8]> {
-    loop {
-        let length = usize::from(u16_at(list, 0)?);
-        let content = list.get(4..length)?;
-        if u16_at(list, 2)? & ATTRIBUTE_TYPE == wanted {
-            return Some(content);
-        }
-        list = list.get(length.next_multiple_of(4)..)?;
-    }
-}
-
-fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
-    bytes.get(at..at + 2)?.try_into().ok().map(u16::from_ne_bytes)
-}
-
-fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
-    bytes.get(at..at + 4)?.try_into().ok().map(u32::from_ne_bytes)
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
+    use super::super::netlink::{HEADER_BYTES, messages};
     use super::*;
 
     fn attr(kind: u16, content: &[u8]) -> Vec<u8> {
@@ -165,27 +139,41 @@ mod tests {
         [attr(1, b"fq_codel\0"), attr(TCA_STATS2 | 0x8000, &inner)].concat()
     }
 
+    const RTM_NEWQDISC: u16 = 36;
+
+    fn tbf(rate: u32, overhead: u16, wide: Option<u64>) -> Vec<u8> {
+        let mut spec = vec![0; 36];
+        spec[2..4].copy_from_slice(&overhead.to_ne_bytes());
+        spec[8..12].copy_from_slice(&rate.to_ne_bytes());
+        let mut options = attr(TCA_TBF_PARMS, &spec);
+        options
+            .extend(wide.map(|rate| attr(TCA_TBF_RATE64, &rate.to_ne_bytes())).unwrap_or_default());
+        let attributes = [attr(TCA_KIND, b"tbf\0"), attr(TCA_OPTIONS, &options)].concat();
+        message(RTM_NEWQDISC, 2, TC_H_ROOT, &attributes)[HEADER_BYTES..].to_vec()
+    }
+
     #[test]
-    fn only_root_queues_are_taken_and_the_end_is_seen() {
+    fn only_root_queues_are_taken() {
         let piece = [
             message(RTM_NEWQDISC, 2, TC_H_ROOT, &stats([3, 4500, 6, 7, 0])),
             message(RTM_NEWQDISC, 2, 0x10001, &stats([1, 1, 1, 1, 1])),
             message(RTM_NEWQDISC, 3, TC_H_ROOT, &attr(1, b"noqueue\0")),
-            message(NLMSG_DONE, 0, 0, &[]),
         ]
         .concat();
         let mut queues = Vec::new();
-        assert!(parse(&piece, &mut queues).unwrap());
+        assert!(!messages(&piece, &mut |body| queues.extend(root_queue(body))).unwrap());
         let queue = Queue { ifindex: 2, backlog_bytes: 4500, drops: 6, requeues: 7 };
         assert_eq!(queues, [queue]);
     }
 
     #[test]
-    fn the_kernels_refusal_is_an_error() {
-        let mut refusal = message(NLMSG_ERROR, 0, 0, &[]);
-        refusal[HEADER_BYTES..HEADER_BYTES + 4].copy_from_slice(&(-1i32).to_ne_bytes());
-        let error = parse(&refusal, &mut Vec::new()).unwrap_err();
-        assert_eq!(error.raw_os_error(), Some(1));
+    fn a_token_bucket_says_its_rate_however_wide() {
+        let of = |rate, overhead| Some(TokenBucket { rate: Rate(rate), overhead });
+        assert_eq!(bucket(&tbf(123_049_375, 24, None)), of(123_049_375.0, 24));
+        assert_eq!(bucket(&tbf(u32::MAX, 0, Some(12_500_000_000))), of(12.5e9, 0));
+        assert_eq!(bucket(&tbf(0, 0, None)), None);
+        let other = [attr(TCA_KIND, b"fq\0"), attr(TCA_OPTIONS, &[0; 40])].concat();
+        assert_eq!(bucket(&message(RTM_NEWQDISC, 2, TC_H_ROOT, &other)[HEADER_BYTES..]), None);
     }
 
     #[test]
@@ -193,14 +181,21 @@ mod tests {
         let Ok(socket) = QdiscSocket::open() else { return };
         socket.dump().unwrap();
         socket.dump().unwrap();
+        assert_eq!(token_bucket(&socket.0, u32::MAX).unwrap(), None);
     }
 
     proptest! {
         #[test]
-        fn any_bytes_are_survived(piece in prop::collection::vec(any::<u8>(), 0..400)) {
-            let mut queues = Vec::new();
-            let _ = parse(&piece, &mut queues);
-            prop_assert!(queues.len() <= piece.len() / HEADER_BYTES);
+        fn any_bytes_are_survived(body in prop::collection::vec(any::<u8>(), 0..400)) {
+            let _ = (root_queue(&body), bucket(&body));
+        }
+
+        #[test]
+        fn a_spoilt_token_bucket_has_a_rate_or_none(at: usize, byte: u8) {
+            let mut body = tbf(125_000_000, 24, Some(125_000_000));
+            let at = at % body.len();
+            body[at] = byte;
+            prop_assert!(bucket(&body).is_none_or(|bucket| bucket.rate.0 > 0.0));
         }
     }
 }

@@ -175,3 +175,23 @@ impl Control {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[test]
+    fn a_silent_connection_is_kept_alive_and_states_are_sent_at_once() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let control = Control::new(near, Inbox::default()).unwrap();
+        let (idle, between, probes) = KEEPALIVE;
+        assert!(sockopt::socket_keepalive(&control.socket).unwrap());
+        assert_eq!(sockopt::tcp_keepidle(&control.socket).unwrap(), idle);
+        assert_eq!(sockopt::tcp_keepintvl(&control.socket).unwrap(), between);
+        assert_eq!(sockopt::tcp_keepcnt(&control.socket).unwrap(), probes);
+        assert!(control.socket.nodelay().unwrap());
+    }
+}

@@ -198,7 +198,7 @@ fn ceilings_line(facts: &Facts) -> Option<f64> {
 }
 
 fn next_rate(line: f64) -> Option<f64> {
-    LINE_RATES.iter().copied().find(|rate| *rate > line * 1.01)
+    LINE_RATES.iter().copied().find(|rate| *rate > line * GAIN_MIN)
 }
 
 /// `10 Gbit/s link`, of the slowest.

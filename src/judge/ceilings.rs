@@ -2,10 +2,11 @@
 //! measurement went clearly beyond.
 
 use super::facts::Facts;
-use crate::base::physics::{self, goodput, payload, write_factor};
+use crate::base::physics::{goodput, payload, write_factor};
 use crate::base::units::{Bytes, Rate};
 use crate::model::path::{DeclaredPath, Encapsulation};
 use crate::model::verdict::{Ceiling, Trust, Unit};
+use crate::model::way::Line;
 
 /// A measurement above this times a ceiling shows that the ceiling is none.
 pub const BEYOND: f64 = 1.05;
@@ -73,34 +74,55 @@ pub fn link(facts: &Facts) -> Believed {
     if !facts.is_link() && !facts.network_backed() {
         return Believed::Unknown;
     }
-    let wire = wire(facts);
-    let named = match (wire.link, facts.link.line_bytes_per_second) {
-        (Some(declared), _) => Some((declared, Trust::Declared)),
-        (None, Some(detected)) => Some((detected, Trust::Detected)),
-        (None, None) => None,
+    let carried = match seen_line(facts) {
+        Some(line) => by_sight(facts, line),
+        None => by_declaration(facts, measured),
     };
-    let Some((line, trust)) = named else { return Believed::Unknown };
+    let Some((value, source, trust)) = carried else { return Believed::Unknown };
+    let divisor = if writes { copies_on_the_link(facts) } else { 1.0 };
+    let copies =
+        if divisor > 1.0 { format!(", each write {divisor} x on it") } else { String::new() };
+    let direction = if writes { "write" } else { "read" };
+    let value = (value / divisor, Unit::BytesPerSecond);
+    check(Ceiling::lasting(value, (LINK, direction), (trust, source + &copies)), measured)
+}
+
+/// The line of a link run as its route was followed, unless something else is declared by now.
+fn seen_line(facts: &Facts) -> Option<&Line> {
+    let line = facts.link.line.as_ref().filter(|_| facts.is_link())?;
+    facts.path.link.is_none_or(|link| line.declared && line.flow == link).then_some(line)
+}
+
+/// Payload, what says so, and how far it is believed.
+type Carried = (f64, String, Trust);
+
+fn by_sight(facts: &Facts, line: &Line) -> Option<Carried> {
+    let streams = if facts.depth == Some(1.0) { 1 } else { u32::MAX };
+    let value = line.ceiling(streams, facts.link.segment_payload_bytes)?;
+    let trust = if line.declared { Trust::Declared } else { Trust::Detected };
+    Some((value.0, line.source.clone(), trust))
+}
+
+fn by_declaration(facts: &Facts, measured: f64) -> Option<Carried> {
+    let wire = wire(facts);
+    let (line, trust) = match (wire.link, facts.link.line_bytes_per_second) {
+        (Some(declared), _) => (declared, Trust::Declared),
+        (None, detected) => (detected?, Trust::Detected),
+    };
     // One flow goes over one member of a bond; of several, nobody says which go where.
     let one_flow = facts.is_link() && facts.depth == Some(1.0);
     let members = wire.members.filter(|_| !one_flow).map_or(1.0, f64::from);
-    let divisor = if writes { copies_on_the_link(facts) } else { 1.0 };
     let overlay = wire.encapsulation.unwrap_or(Encapsulation::None);
-    let carries = |mtu| {
-        let most = goodput(Rate(line.0 * members), overlay.framing(mtu));
-        most.map(|rate| rate.0 / divisor)
-    };
+    let carries = |mtu| goodput(Rate(line.0 * members), overlay.framing(mtu)).map(|most| most.0);
     let seen = facts.link.segment_payload_bytes.filter(|_| facts.is_link());
-    let seen = seen.and_then(|segment| physics::mtu_of(segment, overlay.framing(0).encapsulation));
-    let exceeds = |mtu| carries(mtu).is_some_and(|most| measured > most * 1.005);
+    let seen = seen.map(|segment| overlay.framing(0).with_payload(segment).mtu);
+    let (_, writes) = link_load(facts)?;
+    let crossing = if writes { measured * copies_on_the_link(facts) } else { measured };
+    let exceeds = |mtu| carries(mtu).is_some_and(|most| crossing > most * 1.005);
     let mtu = seen.unwrap_or_else(|| mtu_of(wire, exceeds));
-    let Some(value) = carries(mtu) else { return Believed::Unknown };
     let bond = if members > 1.0 { format!("{members} x ") } else { String::new() };
-    let copies =
-        if divisor > 1.0 { format!(", each write {divisor} x on it") } else { String::new() };
-    let source = describe(wire, &format!("{bond}{}", bits(line)), mtu) + &copies;
-    let direction = if writes { "write" } else { "read" };
-    let value = (value, Unit::BytesPerSecond);
-    check(Ceiling::lasting(value, (LINK, direction), (trust, source)), measured)
+    let source = describe(wire, &format!("{bond}{}", bits(line)), mtu);
+    Some((carries(mtu)?, source, trust))
 }
 
 /// As declared; else 1500, or 9000 where the measurement shows that packets are larger.
@@ -117,24 +139,16 @@ fn describe(wire: &DeclaredPath, lines: &str, mtu: u32) -> String {
 
 /// `1 Gbit/s`, `908.97 Mbit/s`.
 pub fn bits(rate: Rate) -> String {
-    let bits = rate.0 * 8.0;
-    let (value, unit) = match bits {
-        b if b >= 1e9 => (b / 1e9, "Gbit/s"),
-        b if b >= 1e6 => (b / 1e6, "Mbit/s"),
-        b => (b / 1e3, "kbit/s"),
-    };
-    let text = format!("{value:.2}");
-    format!("{} {unit}", text.trim_end_matches('0').trim_end_matches('.'))
+    rate.bits()
 }
 
 /// Payload of one segment on a link run's path: as read from TCP, else by the path's framing.
 pub fn segment(facts: &Facts) -> Option<Bytes> {
     let wire = wire(facts);
     let framing = wire.encapsulation.unwrap_or(Encapsulation::None);
-    facts
-        .link
-        .segment_payload_bytes
-        .or_else(|| payload(framing.framing(wire.mtu.unwrap_or(MTU_DEFAULT))))
+    let seen = || payload(seen_line(facts)?.framing);
+    let said = || payload(framing.framing(wire.mtu.unwrap_or(MTU_DEFAULT)));
+    facts.link.segment_payload_bytes.or_else(seen).or_else(said)
 }
 
 /// What the declared disks move: bandwidth x devices, / replicas for what is written.

@@ -12,6 +12,7 @@ use crate::model::job::Access;
 use crate::model::outcome::Flags;
 use crate::model::path::{DeclaredBacking, DeclaredPath, Media};
 use crate::model::verdict::Ceiling;
+use crate::model::way::Line;
 
 /// What a run went through.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -115,6 +116,8 @@ pub struct CpuFacts {
 pub struct LinkFacts {
     /// Line rate of the slowest physical NIC on the way, both ends; never of veth, tun or virtio.
     pub line_bytes_per_second: Option<Rate>,
+    /// The same with the packets that were seen on it.
+    pub line: Option<Line>,
     pub retransmits: Option<u64>,
     pub segment_payload_bytes: Option<Bytes>,
     pub round_trip_seconds: Option<Seconds>,

@@ -25,10 +25,12 @@ pub struct Place<'a> {
     pub backing: &'a DeclaredBacking,
 }
 
-/// The facts of a finished storage run; `None` where it has no leg. The first leg is judged, one at
+/// The facts of a finished storage run; `None` where it has no leg, or one that
+/// is no closed loop. The first leg is judged, one at
 /// twice its depth is its second.
 pub fn storage(done: &Done, place: &Place<'_>) -> Option<Facts> {
-    let first = done.legs.first()?;
+    // What an open loop offers says nothing of what more in flight would do.
+    let first = done.legs.first().filter(|leg| leg.profile.oltp.is_none())?;
     let profile = &first.profile;
     let reads = Flow::of(&first.reads.bytes, first.reads.operations, first.elapsed);
     let writes = Flow::of(&first.writes.bytes, first.writes.operations, first.elapsed);

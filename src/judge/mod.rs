@@ -9,6 +9,7 @@ pub mod doubt;
 pub mod effective;
 pub mod facts;
 pub mod families;
+pub mod from_link;
 pub mod from_outcome;
 pub mod learn;
 pub mod limits;

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use super::ceph::{Cluster, OsdResult};
+use super::oltp::{Counts, Oltp, Step};
 use super::outcome::{Measured, Reply};
 use crate::base::units::{Bytes, Ratio, Seconds};
 
@@ -126,6 +127,9 @@ pub struct Profile {
     /// Direct I/O or no run at all: through the page cache a run measures memory, and has to be
     /// asked for.
     pub direct: bool,
+    /// The OLTP workload in place of one access, block and depth: an open loop.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub oltp: Option<Oltp>,
 }
 
 impl Profile {
@@ -254,6 +258,9 @@ pub struct Progress {
     /// Of the busiest leaf device since the leg's start.
     pub device_busy: Option<Ratio>,
     pub device_queue: Option<f64>,
+    /// Mean of what the leg itself had in flight, where that isn't always as much as it may.
+    #[serde(default)]
+    pub own_queue: Option<f64>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -289,6 +296,15 @@ pub enum What {
     /// The final flush ended.
     Flush {
         seconds: Seconds,
+    },
+    /// A search ended one of its steps.
+    Step {
+        step: Step,
+    },
+    /// What an OLTP run did so far, for who asked for it.
+    Counts {
+        elapsed: Seconds,
+        counts: Counts,
     },
     /// The last line.
     Outcome {
@@ -339,6 +355,7 @@ mod tests {
             sync: false,
             flush: true,
             direct: true,
+            oltp: None,
         };
         assert_eq!(profile.written_bytes_max(), Bytes(40960));
         assert_eq!(Profile { reads: Ratio(1.0), ..profile }.written_bytes_max(), Bytes(0));

@@ -5,6 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::base::units::{Bytes, Rate, Ratio, Seconds};
+use crate::model::way::{LinkCeiling, PeerWay};
 
 /// Which end sends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -130,6 +131,19 @@ pub struct LinkMeasured {
 }
 
 impl LinkMeasured {
+    /// Sets what arrived against what the way carries in that direction.
+    pub fn set_against(&mut self, way: &PeerWay) {
+        let streams = self.profile.streams;
+        let ways = [(&mut self.forward, &way.transmit), (&mut self.reverse, &way.receive)];
+        for (flow, line) in ways {
+            let Some(flow) = flow else { continue };
+            flow.ceiling = line
+                .as_ref()
+                .zip(flow.rate())
+                .and_then(|(line, measured)| LinkCeiling::of(line, (streams, flow.mss), measured));
+        }
+    }
+
     /// The directions that were measured; true where this host sends.
     pub fn flows(&self) -> impl Iterator<Item = (bool, &LinkFlow)> + Clone {
         let both = [(true, self.forward.as_ref()), (false, self.reverse.as_ref())];
@@ -176,6 +190,9 @@ pub struct LinkFlow {
     pub mss: Option<Bytes>,
     /// What the sender used.
     pub congestion: Option<String>,
+    /// What the way carries, where its line rate is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ceiling: Option<LinkCeiling>,
     pub streams: Vec<LinkStream>,
 }
 

@@ -7,6 +7,7 @@ pub mod link;
 pub mod live;
 pub mod load;
 pub mod metric;
+pub mod oltp;
 pub mod outcome;
 pub mod path;
 #[cfg(test)]
@@ -15,3 +16,4 @@ pub mod skip;
 pub mod snapshot;
 pub mod spread;
 pub mod verdict;
+pub mod way;

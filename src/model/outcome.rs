@@ -7,6 +7,8 @@ use serde::{Deserialize, Serialize};
 use super::ceph::{OsdResult, Setting, Survey};
 pub use super::evidence::{DeviceUse, Evidence, IoLimit, Knee, Limited, SecondLeg, ThreadUse};
 use super::job::{Backing, Device, EngineKind, Profile};
+use super::metric::Label;
+use super::oltp::OltpDone;
 pub use super::skip::Skip;
 use super::spread::{ProcessUse, Spread};
 use crate::base::clock::Moment;
@@ -130,6 +132,8 @@ pub struct Done {
     /// OSDs of a cluster, with the benches of those that had one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub osds: Vec<OsdResult>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub oltp: Option<Box<OltpDone>>,
 }
 
 /// Results of one leg.
@@ -253,7 +257,7 @@ pub struct Cost {
 pub struct Conditions {
     pub at: Moment,
     /// By kernel name, leaf disks only.
-    pub disks: BTreeMap<String, DiskCondition>,
+    pub disks: BTreeMap<Label, DiskCondition>,
     /// Share of time some task waited for I/O.
     pub io_pressure: Option<Ratio>,
     pub cpu_idle: Option<Ratio>,

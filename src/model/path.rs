@@ -55,7 +55,7 @@ impl Encapsulation {
             Encapsulation::Geneve => (58, 0),
             Encapsulation::Gre => (42, 0),
         };
-        Framing { mtu, encapsulation, tags }
+        Framing { mtu, encapsulation, tags, ..Framing::default() }
     }
 }
 

@@ -21,6 +21,7 @@ pub(crate) fn profile() -> Profile {
         sync: false,
         flush: false,
         direct: true,
+        oltp: None,
     }
 }
 

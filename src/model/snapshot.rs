@@ -1,15 +1,16 @@
 //! One immutable value that holds all that is published. Web and page see nothing else.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 
-use super::metric::Point;
+use super::metric::{Label, Point};
 use super::outcome::{Done, Skip};
 use super::verdict::Verdict;
 use crate::base::clock::Moment;
 use crate::base::fault::FaultKind;
 use crate::base::stats::Histogram;
-use crate::base::units::{Bytes, Ratio, Seconds};
+use crate::base::units::{Bytes, Rate, Ratio, Seconds};
 
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
@@ -43,15 +44,42 @@ pub struct HostFacts {
 /// A disk or a link, as the page shows it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Resource {
-    pub device: String,
+    pub device: Label,
     pub class: ResourceClass,
     /// `hdd (virtio: medium unknown)`, `1 Gbit/s`, `speed unknown`.
-    pub facts: String,
-    /// The live load in one phrase per direction; empty before the first window.
-    pub load: Vec<(&'static str, String)>,
+    pub facts: Label,
+    /// The live load per direction; empty before the first window.
+    pub load: Vec<(&'static str, Flow)>,
     /// `None` where it can't be known.
     pub share: Option<Ratio>,
     pub of: Of,
+}
+
+/// What goes one way through a disk or a link. It becomes words when somebody looks: the page is asked
+/// for less often than it is sampled.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Flow {
+    /// Of disks.
+    pub operations_per_second: Option<f64>,
+    pub bytes_per_second: f64,
+    pub latency: Option<Seconds>,
+}
+
+impl Flow {
+    /// Of a link.
+    pub fn of_bytes(bytes_per_second: f64) -> Self {
+        Self { operations_per_second: None, bytes_per_second, latency: None }
+    }
+}
+
+impl fmt::Display for Flow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(operations) = self.operations_per_second {
+            write!(f, "{operations:.0}/s, ")?;
+        }
+        write!(f, "{}", Rate(self.bytes_per_second))?;
+        self.latency.map_or(Ok(()), |latency| write!(f, ", {latency}"))
+    }
 }
 
 /// What a resource's share is a share of.

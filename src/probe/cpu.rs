@@ -16,7 +16,7 @@ use crate::model::outcome::{Evidence, Measured, ThreadUse};
 
 /// Reads everything that can be had here.
 #[derive(Debug)]
-pub(super) struct Cpus {
+pub struct Cpus {
     groups: CpuGroups,
     /// CPUs that this process may use, by the kernel's number; `None`: all.
     allowed: Option<CpuSet>,
@@ -24,7 +24,7 @@ pub(super) struct Cpus {
 
 /// One reading.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Reading {
+pub struct Reading {
     /// CPU time of this process.
     process: Seconds,
     /// CPU time of the thread that drives the I/O.
@@ -37,17 +37,17 @@ pub(super) struct Reading {
 
 /// Shares of a run between two readings.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Shares {
-    pub(super) process: Seconds,
+pub struct Shares {
+    pub process: Seconds,
     /// Of one CPU, used by the driving thread.
-    pub(super) thread: Option<Ratio>,
-    pub(super) kernel_thread: Option<ThreadUse>,
+    pub thread: Option<Ratio>,
+    pub kernel_thread: Option<ThreadUse>,
     /// Of the CPU that had most of them.
-    pub(super) interrupts: Option<Ratio>,
+    pub interrupts: Option<Ratio>,
     /// Of the CPUs that this process may use, not idle.
-    pub(super) host: Option<Ratio>,
-    pub(super) steal: Option<Ratio>,
-    pub(super) throttled: Option<Ratio>,
+    pub host: Option<Ratio>,
+    pub steal: Option<Ratio>,
+    pub throttled: Option<Ratio>,
 }
 
 /// A thread or CPU that does this much can do no more.
@@ -72,21 +72,21 @@ fn on_clock(id: ClockId) -> Seconds {
 }
 
 impl Cpus {
-    pub(super) fn find() -> Self {
+    pub fn find() -> Self {
         let groups = CpuGroups::of_own(&Roots::default());
         Self { groups, allowed: rustix::thread::sched_getaffinity(None).ok() }
     }
 
     /// Before a run. Its own clocks are read last: a look at all processes of a large host takes
     /// longer than a small run, and is no part of it. `kernel`: whether its threads are looked at.
-    pub(super) fn before(&mut self, procfs: &Path, kernel: bool) -> Reading {
+    pub fn before(&mut self, procfs: &Path, kernel: bool) -> Reading {
         let around = self.around(procfs, kernel);
         let (process, thread) = (own_cpu(), on_clock(ClockId::ThreadCPUTime));
         Reading { process, thread, ..around }
     }
 
     /// After a run: its own clocks first.
-    pub(super) fn after(&mut self, procfs: &Path, kernel: bool) -> Reading {
+    pub fn after(&mut self, procfs: &Path, kernel: bool) -> Reading {
         let (process, thread) = (own_cpu(), on_clock(ClockId::ThreadCPUTime));
         Reading { process, thread, ..self.around(procfs, kernel) }
     }
@@ -101,7 +101,7 @@ impl Cpus {
     }
 
     /// What happened from `before` to `after`, `elapsed` later.
-    pub(super) fn shares(&self, before: &Reading, after: &Reading, elapsed: Seconds) -> Shares {
+    pub fn shares(&self, before: &Reading, after: &Reading, elapsed: Seconds) -> Shares {
         let mut shares = Shares {
             process: Seconds((after.process.0 - before.process.0).max(0.0)),
             thread: Ratio::of((after.thread.0 - before.thread.0).max(0.0), elapsed.0),

@@ -32,6 +32,10 @@ const LADDER_RUNGS: f64 = 12.0;
 
 /// A profile no deeper than 0.1 s of `rate` at the target.
 pub(super) fn as_named(profile: &Profile, rate: Rate) -> Profile {
+    if profile.oltp.is_some() {
+        // An open loop is as deep as its load makes it.
+        return profile.clone();
+    }
     let depth = profile.depth.min(depth_max(profile, rate)).max(1);
     Profile { depth, ..profile.clone() }
 }

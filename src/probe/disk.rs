@@ -92,6 +92,7 @@ impl Preset {
             sync: false,
             flush: reads < 1.0,
             direct: true,
+            oltp: None,
         }
     }
 }

@@ -103,6 +103,7 @@ impl Options {
             sync: reads.0 < 1.0,
             flush: false,
             direct: self.direct,
+            oltp: None,
         })
     }
 }

@@ -24,6 +24,7 @@ pub fn points(view: &ProbeView, now: Moment, out: &mut Vec<Point>) {
         rates(labels, done, out);
         evidence(labels, done, out);
         osd_families::points(labels, done, out);
+        super::oltp::points(labels, done, out);
     }
 }
 

@@ -1,7 +1,7 @@
 //! Floor 4: probe kinds. Each knows its options, its default shape, and how to run inside a worker.
 //! Adding one is one file and one line in the list below.
 
-mod cpu;
+pub mod cpu;
 pub mod depths;
 mod evidence;
 mod families;
@@ -44,7 +44,7 @@ macro_rules! probes {
     };
 }
 
-probes! { latency, disk, knee, osd_bench, osd_like }
+probes! { latency, disk, knee, oltp, osd_bench, osd_like }
 
 /// The kind of this name.
 pub fn kind(name: &str) -> Option<&'static Kind> {

@@ -102,6 +102,7 @@ pub fn leg(bytes: Bytes, block: Bytes, runtime: Seconds) -> Profile {
         sync: false,
         flush: true,
         direct: true,
+        oltp: None,
     }
 }
 

@@ -87,6 +87,7 @@ pub fn leg(bytes: Bytes, block: Bytes) -> Profile {
         sync: false,
         flush: true,
         direct: true,
+        oltp: None,
     }
 }
 

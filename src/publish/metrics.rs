@@ -220,7 +220,7 @@ mod tests {
     }
 
     fn number(desc: &'static Desc, value: &[&str], n: f64) -> Point {
-        Point { desc, labels: labels(value), value: Value::Number(n) }
+        Point { desc, labels: labels(value).into(), value: Value::Number(n) }
     }
 
     fn shown(points: &[Point]) -> (String, Refused) {
@@ -273,7 +273,11 @@ mod tests {
             number(&BUSY, &[], 1.0),
             number(&BUSY, &["a", "b"], 1.0),
             number(&TIMES, &["a", "b"], 1.0),
-            Point { desc: &BUSY, labels: labels(&["a"]), value: Value::Histogram(histogram) },
+            Point {
+                desc: &BUSY,
+                labels: labels(&["a"]).into(),
+                value: Value::Histogram(histogram),
+            },
             number(&BUSY, &["sda"], 1.0),
             number(&ALIEN, &["eth0"], 1.0),
         ]);
@@ -297,7 +301,11 @@ mod tests {
         histogram.observe(0.001, 3);
         histogram.observe(7.5, 1);
         let labels = labels(&["fast", "srv"]);
-        let point = Point { desc: &TIMES, labels, value: Value::Histogram(Arc::new(histogram)) };
+        let point = Point {
+            desc: &TIMES,
+            labels: labels.into(),
+            value: Value::Histogram(Arc::new(histogram)),
+        };
         let (text, _) = shown(&[point]);
         let lines: Vec<_> = text.lines().skip(2).collect();
         let series = "probe=\"fast\",target=\"srv\"";
@@ -381,7 +389,7 @@ mod tests {
                 histogram.observe(value, times);
             }
             let value = Value::Histogram(Arc::new(histogram));
-            let point = Point { desc: &TIMES, labels: labels(&[&label, "t"]), value };
+            let point = Point { desc: &TIMES, labels: labels(&[&label, "t"]).into(), value };
             prop_assert_eq!(shown(std::slice::from_ref(&point)).0, by_the_library(&TIMES, &[&point]));
         }
     }

@@ -8,7 +8,7 @@ use crate::base::fault::FaultKind;
 use crate::base::units::Rate;
 use crate::model::outcome::{Direction, Done, Flags, Measured, per_second};
 use crate::model::snapshot::{
-    HistoryEntry, HostFacts, Of, ProbeState, ProbeView, Resource, Snapshot,
+    Flow, HistoryEntry, HostFacts, Of, ProbeState, ProbeView, Resource, Snapshot,
 };
 use crate::model::verdict::{Limit, Verdict};
 
@@ -36,7 +36,7 @@ struct ResourceRow<'a> {
     device: &'a str,
     class: &'static str,
     facts: &'a str,
-    load: &'a [(&'static str, String)],
+    load: &'a [(&'static str, Flow)],
     /// Text, and the width of the bar in hundredths.
     share: Option<(String, f64)>,
     /// What the share is a share of.

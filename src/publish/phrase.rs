@@ -105,7 +105,7 @@ mod tests {
         let resource = |device: &str, class, share: Option<f64>| Resource {
             device: device.into(),
             class,
-            facts: String::new(),
+            facts: "".into(),
             load: Vec::new(),
             share: share.map(Ratio),
             of: if class == ResourceClass::Link { Of::LineRate } else { Of::Time },

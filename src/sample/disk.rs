@@ -132,13 +132,14 @@ impl Table {
                 let own = |from: Moment, to: Moment| {
                     device::longest(related.iter().map(|name| tick.own.overlap(name, from, to)))
                 };
+                let moved = disk.track.counters != row.counters;
                 let taken = disk.track.take(tick.at, row.counters, own);
                 out.rejected += match taken {
                     Taken::Counted(bounded) => bounded,
                     Taken::Rejected => 1,
                     Taken::Replaced => 0,
                 };
-                taken != Taken::Replaced && !disk.is_replaced()
+                taken != Taken::Replaced && !disk.is_replaced(moved)
             }
         };
         if !known {
@@ -261,7 +262,7 @@ impl Table {
             let Entry::Disk(disk) = entry else { continue };
             let name = disk.sheet.name();
             if disk.sheet.is_leaf() {
-                out.conditions.disks.insert(name.to_owned(), disk.condition(at));
+                out.conditions.disks.insert(Arc::clone(disk.label()), disk.condition(at));
             }
             if disk.sheet.facts.class == Class::Md {
                 out.conditions.resync |= self.is_resyncing(name);

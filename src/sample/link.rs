@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use self::track::{Belief, Circumstances, Track};
@@ -27,7 +28,7 @@ use crate::host::links::{LinkLine, is_own_network, net_directory, parse, text_of
 use crate::host::roots::{KeptFile, Roots};
 use crate::model::live::KnownLine;
 use crate::model::load::{FlowLoad, LinkLoad};
-use crate::model::snapshot::{Of, Resource, ResourceClass};
+use crate::model::snapshot::{Flow, Of, Resource, ResourceClass};
 
 pub static KIND: Kind = Kind {
     name: "link",
@@ -257,16 +258,13 @@ impl Links {
             return;
         }
         let total = |of: fn(&LinkLoad) -> Option<FlowLoad>| {
-            Rate(loads.iter().filter_map(|l| of(l)).map(|f| f.bytes_per_second).sum())
+            Flow::of_bytes(loads.iter().filter_map(|l| of(l)).map(|f| f.bytes_per_second).sum())
         };
         out.resources.push(Resource {
             device: "all links".into(),
             class: ResourceClass::Link,
-            facts: format!("{} physical interfaces", loads.len()),
-            load: vec![
-                ("receive", total(|l| l.receive).to_string()),
-                ("transmit", total(|l| l.transmit).to_string()),
-            ],
+            facts: format!("{} physical interfaces", loads.len()).into(),
+            load: vec![("receive", total(|l| l.receive)), ("transmit", total(|l| l.transmit))],
             share: None,
             of: Of::LineRate,
         });
@@ -297,16 +295,16 @@ fn line_of(track: &Track) -> Option<KnownLine> {
 }
 
 fn resource(track: &Track) -> Resource {
-    let flow = |flow: Option<FlowLoad>| flow.map(|f| Rate(f.bytes_per_second).to_string());
+    let flow = |flow: Option<FlowLoad>| flow.map(|f| Flow::of_bytes(f.bytes_per_second));
     let load = track.load().map(|l| [("receive", flow(l.receive)), ("transmit", flow(l.transmit))]);
     Resource {
-        device: track.name.to_string(),
+        device: Arc::clone(&track.name),
         class: ResourceClass::Link,
-        facts: facts_in_words(track),
+        facts: facts_in_words(track).into(),
         load: load
             .into_iter()
             .flatten()
-            .filter_map(|(direction, rate)| Some((direction, rate?)))
+            .filter_map(|(direction, flow)| Some((direction, flow?)))
             .collect(),
         share: track.share(),
         of: Of::LineRate,

@@ -19,6 +19,8 @@ pub(crate) struct Rig {
     pub(crate) own: OwnRuns,
     /// What the last tick said.
     pub(crate) out: Reading,
+    /// How long it is from tick to tick.
+    pub(crate) step: Duration,
     sampler: Option<Box<dyn Sampler>>,
 }
 
@@ -30,6 +32,7 @@ impl Rig {
             settings: SampleSettings::default(),
             own: OwnRuns::default(),
             out: Reading::default(),
+            step: Duration::from_secs(1),
             sampler: None,
         };
         fill(&rig);
@@ -44,13 +47,13 @@ impl Rig {
         self.sampler = Some(sampler);
     }
 
-    /// One second passes, and the sampler reads.
+    /// A step passes, one second unless told otherwise, and the sampler reads.
     pub(crate) fn tick(&mut self) {
         self.try_tick().unwrap();
     }
 
     pub(crate) fn try_tick(&mut self) -> Result<(), Fault> {
-        self.clock.advance(Duration::from_secs(1));
+        self.clock.advance(self.step);
         self.out = Reading::default();
         let tick = Tick { at: self.clock.now(), own: &self.own };
         self.sampler.as_mut().unwrap().read(tick, &mut self.out)

@@ -24,15 +24,19 @@ pub fn foreign_load_appeared(
     if conditions.resync {
         return Some("an md array began to resync".into());
     }
-    let queued = |p: &Progress| Some((p.device_queue? * p.elapsed.0, p.elapsed.0));
-    let (sum, end) = queued(after)?;
-    let (earlier, start) =
-        if before.leg == after.leg { queued(before).unwrap_or_default() } else { (0.0, 0.0) };
-    let queue = (sum - earlier) / (end - start);
-    let own = f64::from(leg.in_flight_max()) * leg.block.0.div_ceil(SPLIT_BYTES).max(1) as f64;
+    let mean = |of: fn(&Progress) -> Option<f64>| {
+        let queued = |p: &Progress| Some((of(p)? * p.elapsed.0, p.elapsed.0));
+        let (sum, end) = queued(after)?;
+        let (earlier, start) =
+            if before.leg == after.leg { queued(before).unwrap_or_default() } else { (0.0, 0.0) };
+        Some((sum - earlier) / (end - start))
+    };
+    let queue = mean(|p| p.device_queue)?;
+    let in_flight = mean(|p| p.own_queue).unwrap_or(f64::from(leg.in_flight_max()));
+    let own = in_flight * leg.block.0.div_ceil(SPLIT_BYTES).max(1) as f64;
     let limit = own * OWN_QUEUE_SLACK + FOREIGN_QUEUE_MAX;
     (queue.is_finite() && queue > limit).then(|| {
-        format!("the device has a queue of {queue:.1}, of which this run made {own} at most")
+        format!("the device has a queue of {queue:.1}, of which this run made {own:.1} at most")
     })
 }
 
@@ -59,6 +63,7 @@ mod tests {
             sync: false,
             flush: false,
             direct: true,
+            oltp: None,
         };
         let progress = |elapsed: f64, queue: f64| Progress {
             elapsed: Seconds(elapsed),
@@ -74,6 +79,10 @@ mod tests {
         let text = says(4096, &one, &crowded).unwrap();
         assert!(text.starts_with("the device has a queue of 16.0"), "of the last second: {text}");
         assert_eq!(says(MIB, &one, &crowded), None, "large requests are split");
+        let own = |p: Progress, own_queue| Progress { own_queue: Some(own_queue), ..p };
+        let (little, much) = (own(progress(2.0, 8.0), 1.0), own(progress(2.0, 30.0), 30.0));
+        assert!(says(4096, &own(one.clone(), 1.0), &little).is_some(), "an open loop had one");
+        assert_eq!(says(4096, &own(one.clone(), 8.0), &much), None, "or as many as there are");
         assert_eq!(says(4096, &Progress::default(), &Progress::default()), None);
         assert_eq!(says(4096, &two, &two), None, "no time passed");
         let resync = Conditions { resync: true, ..Conditions::default() };

@@ -186,7 +186,7 @@ fn seen<'a>(
     devices: &'a [Device],
     conditions: &'a Conditions,
 ) -> impl Iterator<Item = (&'a Device, &'a DiskCondition)> {
-    devices.iter().filter_map(|device| Some((device, conditions.disks.get(&device.name)?)))
+    devices.iter().filter_map(|device| Some((device, conditions.disks.get(device.name.as_str())?)))
 }
 
 #[cfg(test)]
@@ -212,7 +212,7 @@ mod tests {
         };
         Conditions {
             at: now(),
-            disks: [("sda".to_owned(), disk)].into(),
+            disks: [("sda".into(), disk)].into(),
             io_pressure: Some(Ratio(0.0)),
             cpu_idle: Some(Ratio(0.9)),
             ..Conditions::default()

@@ -114,7 +114,9 @@ fn asking(polite: bool) -> Needs {
 }
 
 fn running(run: &Run) -> (Vec<PathBuf>, Vec<PathBuf>) {
-    let (write_below, mut read_below) = place(&run.target);
+    let (mut write_below, mut read_below) = place(&run.target);
+    let oltp = run.legs.iter().filter_map(|leg| leg.oltp.as_ref());
+    write_below.extend(oltp.flat_map(|oltp| oltp.files().cloned()));
     read_below.push(run.procfs.clone());
     // A device's directory, where its counters and in-flight numbers are.
     let stats = run.devices.iter().filter_map(|device| device.stat.parent());

@@ -48,7 +48,7 @@ const WRITE: u16 = 1;
 
 struct Aio {
     context: libc::c_ulong,
-    file: OwnedFd,
+    files: Vec<OwnedFd>,
     buffers: Vec<Buffer>,
     in_flight: Vec<bool>,
     controls: Vec<Control>,
@@ -68,13 +68,13 @@ struct Aio {
 /// `EAGAIN` where the host's `fs.aio-max-nr` is used up: fewer in flight would be another workload.
 pub(super) fn open(needs: &Needs<'_>) -> io::Result<Box<dyn Engine>> {
     let slots = libc::c_long::try_from(needs.slots.max(1)).map_err(|_| Errno::INVAL)?;
-    let file = needs.file.try_clone_to_owned()?;
+    let files = needs.owned()?;
     let mut context: libc::c_ulong = 0;
     // SAFETY: the kernel writes one word to `context`, which must be 0 before.
     checked(unsafe { libc::syscall(libc::SYS_io_setup, slots, &raw mut context) })?;
     Ok(Box::new(Aio {
         context,
-        file,
+        files,
         buffers: (0..needs.slots).map(|_| Buffer::new(needs.block, needs.align)).collect(),
         in_flight: vec![false; needs.slots],
         controls: vec![Control::default(); needs.slots],
@@ -96,12 +96,12 @@ fn checked(result: libc::c_long) -> Result<usize, Errno> {
 
 impl Aio {
     fn control(&mut self, operation: Operation) -> Option<Control> {
-        let bytes = self.buffers.get_mut(operation.slot)?.bytes();
+        let bytes = operation.of(self.buffers.get_mut(operation.slot)?.bytes());
         Some(Control {
             slot: operation.slot as u64,
             flags: if operation.write { self.write_flags } else { 0 },
             opcode: if operation.write { WRITE } else { READ },
-            file: u32::try_from(self.file.as_raw_fd()).ok()?,
+            file: u32::try_from(self.files.get(operation.file)?.as_raw_fd()).ok()?,
             buffer: bytes.as_mut_ptr().addr() as u64,
             length: bytes.len() as u64,
             offset: i64::try_from(operation.offset).ok()?,
@@ -239,7 +239,8 @@ mod tests {
             let file = tempfile::tempfile().unwrap();
             file.set_len(1 << 20).unwrap();
             let file = file.as_fd();
-            let needs = Needs { file, slots: 4, block: 4096, align: 4096, sync: false };
+            let needs =
+                Needs { file, others: &[], slots: 4, block: 4096, align: 4096, sync: false };
             let chosen = choose(&needs, None, &Ears::default()).unwrap().1;
             let forced = choose(&needs, Some(EngineKind::IoUring), &Ears::default());
             (chosen, forced.err().map(|fault| fault.text).unwrap_or_default())

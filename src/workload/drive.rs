@@ -8,7 +8,7 @@ use super::engine::{self, Chosen, Completion, Engine, Operation, PATIENCE};
 use super::ground::Ground;
 use super::pattern::{Filler, Pattern, derived};
 pub use super::tally::Moved;
-use super::tally::{Tally, is_steady};
+use super::tally::{Sent, Tally, is_steady};
 use super::{Halt, Watch};
 use crate::base::clock::monotonic;
 use crate::base::fault::{Fault, FaultKind};
@@ -94,7 +94,7 @@ impl<'a> Drive<'a> {
     pub fn run(mut self) -> LegEnd {
         let start = monotonic();
         let ramp_end = start + self.leg.profile.ramp.duration();
-        let mut tally = Tally::new(self.leg.profile.block.0, ramp_end);
+        let mut tally = Tally::new(ramp_end);
         let mut halt = self.keep_busy(start, &mut tally).err();
         let mut flush = None;
         if halt.is_none() && self.leg.profile.flush && tally.moved[1].operations > 0 {
@@ -179,7 +179,8 @@ impl<'a> Drive<'a> {
                 }
                 submitted = monotonic();
             }
-            let operation = Operation { slot: index, offset: step.offset, write: step.write };
+            let (offset, write) = (step.offset, step.write);
+            let operation = Operation { slot: index, offset, write, ..Operation::default() };
             if let Err(error) = self.engine.queue(operation) {
                 self.free.push(index);
                 return Err(error);
@@ -198,7 +199,8 @@ impl<'a> Drive<'a> {
         };
         self.free.push(done.slot);
         let Operation { offset, write, .. } = flight.operation;
-        tally.take(done, write, flight.submitted);
+        let bytes = self.leg.profile.block.0;
+        tally.take(done, &Sent { write, bytes, at: flight.submitted });
         let Err(errno) = done.result else { return Ok(()) };
         let direction = if write { "write" } else { "read" };
         let after = tally.moved().operations;

@@ -1,7 +1,7 @@
 //! How operations reach the kernel: the trait of engines, the ladder that picks one, and buffers.
 
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use rustix::fs::OFlags;
@@ -11,12 +11,24 @@ use super::{Watch, aio, threads, uring};
 use crate::base::fault::{Fault, FaultKind};
 use crate::model::job::EngineKind;
 
-/// One operation of a whole block; `slot` names the buffer and comes back with the completion.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// One operation; `slot` names the buffer and comes back with the completion.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Operation {
     pub slot: usize,
     pub offset: u64,
     pub write: bool,
+    /// Of so much of the buffer; `None`: of all of it.
+    pub bytes: Option<usize>,
+    /// Which of the engine's files.
+    pub file: usize,
+}
+
+impl Operation {
+    /// The part of its buffer that it moves.
+    pub(super) fn of<'a>(&self, buffer: &'a mut [u8]) -> &'a mut [u8] {
+        let bytes = self.bytes.unwrap_or(buffer.len()).min(buffer.len());
+        buffer.get_mut(..bytes).unwrap_or_default()
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -28,7 +40,7 @@ pub struct Completion {
     pub at: Duration,
 }
 
-/// Moves blocks between its own buffers and one file. A buffer in flight belongs to the kernel.
+/// Moves blocks between its own buffers and some files. A buffer in flight belongs to the kernel.
 pub trait Engine {
     /// The buffer of a slot; `None` while an operation on it is in flight.
     fn buffer(&mut self, slot: usize) -> Option<&mut [u8]>;
@@ -51,6 +63,8 @@ pub trait Engine {
 #[derive(Clone, Copy, Debug)]
 pub struct Needs<'a> {
     pub file: BorrowedFd<'a>,
+    /// Further files: the first of them is file 1 of an operation.
+    pub others: &'a [BorrowedFd<'a>],
     /// Most operations in flight.
     pub slots: usize,
     pub block: usize,
@@ -58,6 +72,14 @@ pub struct Needs<'a> {
     pub align: usize,
     /// O_DSYNC on every write.
     pub sync: bool,
+}
+
+impl Needs<'_> {
+    /// All files, as the engine's own.
+    pub(super) fn owned(&self) -> io::Result<Vec<OwnedFd>> {
+        let all = [self.file].into_iter().chain(self.others.iter().copied());
+        all.map(|file| file.try_clone_to_owned()).collect()
+    }
 }
 
 struct Rung {
@@ -142,7 +164,7 @@ fn first_read(
     mut engine: Box<dyn Engine>,
     watch: &dyn Watch,
 ) -> io::Result<(Box<dyn Engine>, Option<Completion>)> {
-    engine.queue(Operation { slot: 0, offset: 0, write: false })?;
+    engine.queue(Operation::default())?;
     let mut completions = Vec::new();
     while completions.is_empty() && !watch.stopped() {
         engine.reap(PATIENCE, &mut completions)?;
@@ -186,7 +208,7 @@ mod tests {
     const KINDS: [EngineKind; 3] = [EngineKind::IoUring, EngineKind::Aio, EngineKind::Threads];
 
     fn needs(file: &std::fs::File, slots: usize) -> Needs<'_> {
-        Needs { file: file.as_fd(), slots, block: BLOCK, align: 4096, sync: false }
+        Needs { file: file.as_fd(), others: &[], slots, block: BLOCK, align: 4096, sync: false }
     }
 
     /// All completions of what is in flight.
@@ -210,7 +232,9 @@ mod tests {
                 for slot in 0..8 {
                     engine.buffer(slot).unwrap().fill(slot as u8 + 1);
                     let offset = (7 - slot as u64) * BLOCK as u64;
-                    engine.queue(Operation { slot, offset, write: true }).unwrap();
+                    engine
+                        .queue(Operation { slot, offset, write: true, ..Operation::default() })
+                        .unwrap();
                 }
                 for done in drain(engine.as_mut(), 8) {
                     assert_eq!(done.result, Ok(BLOCK), "{kind:?}");
@@ -220,7 +244,7 @@ mod tests {
                     file.read_exact_at(&mut back, (7 - u64::from(slot)) * BLOCK as u64).unwrap();
                     assert!(back.iter().all(|b| *b == slot + 1), "{kind:?} slot {slot}");
                 }
-                engine.queue(Operation { slot: 3, offset: 0, write: false }).unwrap();
+                engine.queue(Operation { slot: 3, ..Operation::default() }).unwrap();
                 drain(engine.as_mut(), 1);
                 assert_eq!(engine.buffer(3).unwrap()[0], 8);
             }
@@ -233,7 +257,7 @@ mod tests {
             let file = tempfile::tempfile().unwrap();
             file.set_len(BLOCK as u64).unwrap();
             let (mut engine, _) = choose(&needs(&file, 1), Some(kind), &Ears::default()).unwrap();
-            let operation = Operation { slot: 0, offset: 0, write: false };
+            let operation = Operation::default();
             engine.queue(operation).unwrap();
             assert!(engine.buffer(0).is_none(), "{kind:?}");
             let busy = engine.queue(operation).unwrap_err();
@@ -252,8 +276,8 @@ mod tests {
             let read_only = std::fs::File::open(file.path()).unwrap();
             let (mut engine, _) =
                 choose(&needs(&read_only, 2), Some(kind), &Ears::default()).unwrap();
-            engine.queue(Operation { slot: 0, offset: 0, write: false }).unwrap();
-            engine.queue(Operation { slot: 1, offset: 0, write: true }).unwrap();
+            engine.queue(Operation::default()).unwrap();
+            engine.queue(Operation { slot: 1, write: true, ..Operation::default() }).unwrap();
             let mut done = drain(engine.as_mut(), 2);
             done.sort_by_key(|c| c.slot);
             assert_eq!(done[0].result, Ok(100), "{kind:?}");
@@ -301,7 +325,7 @@ mod tests {
             file.set_len(BLOCK as u64).unwrap();
             let (mut engine, _) = choose(&needs(&file, 1), Some(kind), &Ears::default()).unwrap();
             engine.buffer(0).unwrap().fill(7);
-            engine.queue(Operation { slot: 0, offset: 0, write: true }).unwrap();
+            engine.queue(Operation { write: true, ..Operation::default() }).unwrap();
             let mut byte = [0];
             // Threads that had the operation would have begun by the time ten reads are made.
             for _ in 0..10 {

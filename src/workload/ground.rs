@@ -140,7 +140,7 @@ impl Ground {
         Ok(ground)
     }
 
-    fn on(file: ballast::Whole, laid_out: Bytes) -> Self {
+    pub(super) fn on(file: ballast::Whole, laid_out: Bytes) -> Self {
         let ballast::Whole { file, name, bytes } = file;
         let not_direct = if file.is_memory() {
             Some("it is memory, not a disk")
@@ -266,6 +266,7 @@ impl Ground {
     pub(super) fn needs(&self, profile: &Profile) -> Needs<'_> {
         Needs {
             file: self.file.as_fd(),
+            others: &[],
             slots: profile.in_flight_max().max(1) as usize,
             block: usize::try_from(profile.block.0).unwrap_or(usize::MAX),
             align: self.file.alignment().memory,

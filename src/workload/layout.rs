@@ -53,36 +53,49 @@ pub(super) fn write_whole(
 ) -> Result<(), Halt> {
     let size = layout.size()?;
     let fault = |errno: Errno| Fault::os(name, &errno.into());
+    set_attributes(file);
+    write_blocks(file, name, (size, layout.seed), watch)?;
+    let mut trailer = Buffer::new(TRAILER_BYTES as usize, file.alignment().memory);
+    write_trailer(trailer.bytes(), size);
+    write_all(file, trailer.bytes(), size).map_err(fault)?;
+    fs::fsync(&file.fd).map_err(fault)?;
+    file.drop_cache();
+    Ok(())
+}
+
+/// Writes unique data over the first `size` bytes, syncs, and checks the extents.
+pub(super) fn write_blocks(
+    file: &mut Handle,
+    name: &str,
+    (size, seed): (u64, u64),
+    watch: &dyn Watch,
+) -> Result<(), Halt> {
     let half = |errno: Errno, done: u64| {
         let text = format!("{name}: {errno} after {} of {}", Bytes(done), Bytes(size));
         Fault::new(Fault::os(name, &errno.into()).kind, text)
     };
-    set_attributes(file);
-    let mut filler = Filler::new(layout.seed);
+    let mut filler = Filler::new(seed);
     let mut buffer = Buffer::new(CHUNK_BYTES as usize, file.alignment().memory);
     let (mut done, mut told) = (0, monotonic());
     while done < size {
         if watch.stopped() {
             return Err(Halt::stopped());
         }
-        filler.fill(buffer.bytes());
-        write_all(file, buffer.bytes(), done).map_err(|errno| half(errno, done))?;
-        done += CHUNK_BYTES;
+        let chunk = CHUNK_BYTES.min(size - done);
+        let bytes = buffer.bytes().get_mut(..chunk as usize).unwrap_or_default();
+        filler.fill(bytes);
+        write_all(file, bytes, done).map_err(|errno| half(errno, done))?;
+        done += chunk;
         if done == size || monotonic().saturating_sub(told) >= EVENT_EVERY {
             watch.event(What::Layout { done: Bytes(done), total: Bytes(size) });
             told = monotonic();
         }
     }
-    fs::fsync(&file.fd).map_err(fault)?;
+    fs::fsync(&file.fd).map_err(|errno| Fault::os(name, &errno.into()))?;
     if !is_filled(file, size) {
         let text = format!("{name}: the file system keeps holes where blocks were written");
         return Err(Fault::new(FaultKind::Unsupported, text).into());
     }
-    let mut trailer = Buffer::new(TRAILER_BYTES as usize, file.alignment().memory);
-    write_trailer(trailer.bytes(), size);
-    write_all(file, trailer.bytes(), size).map_err(fault)?;
-    fs::fsync(&file.fd).map_err(fault)?;
-    file.drop_cache();
     Ok(())
 }
 

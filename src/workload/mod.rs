@@ -8,6 +8,7 @@ pub mod engine;
 mod file;
 pub mod ground;
 mod layout;
+pub mod oltp;
 mod own;
 pub mod pattern;
 mod spread;

@@ -182,6 +182,7 @@ pub(crate) mod tests {
             sync: false,
             flush: true,
             direct: false,
+            oltp: None,
         }
     }
 

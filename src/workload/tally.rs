@@ -31,9 +31,16 @@ pub struct Moved {
     pub operations: u64,
 }
 
+/// What was asked of an operation, and the instant from which it is timed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sent {
+    pub(super) write: bool,
+    pub(super) bytes: u64,
+    pub(super) at: Duration,
+}
+
 #[derive(Debug)]
 pub(super) struct Tally {
-    block: u64,
     /// End of the ramp: operations submitted before are left out.
     from: Duration,
     reads: Side,
@@ -55,9 +62,11 @@ pub(super) struct Count {
     pub(super) bytes: u64,
 }
 
+/// One direction: of all, or of a part that is told apart.
 #[derive(Debug)]
-struct Side {
+pub(super) struct Side {
     operations: u64,
+    bytes: u64,
     total: Duration,
     /// `None` only if its bounds were wrong.
     exact: Option<hdrhistogram::Histogram<u64>>,
@@ -66,10 +75,11 @@ struct Side {
 }
 
 impl Side {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let (low, high) = LATENCY_NANOS;
         Self {
             operations: 0,
+            bytes: 0,
             total: Duration::ZERO,
             exact: hdrhistogram::Histogram::new_with_bounds(low, high, DIGITS).ok(),
             durations: Histogram::new(DURATION_BOUNDS),
@@ -77,10 +87,11 @@ impl Side {
         }
     }
 
-    /// An operation that took `latency` and completed `since` the ramp's end.
-    fn record(&mut self, latency: Duration, since: Duration) {
+    /// An operation of `bytes` that took `latency` and completed `since` the ramp's end.
+    pub(super) fn record(&mut self, bytes: u64, latency: Duration, since: Duration) {
         self.recorder.take(latency, since);
         self.operations += 1;
+        self.bytes += bytes;
         self.total += latency;
         self.durations.observe(latency.as_secs_f64(), 1);
         if let Some(exact) = &mut self.exact {
@@ -89,19 +100,16 @@ impl Side {
     }
 
     fn quantile(&self, q: f64) -> Option<Seconds> {
-        // The epsilon keeps 10 / (1 - 0.95) at 200: the quotient is no binary fraction.
-        if (self.operations as f64) * (1.0 - q) < 10.0 - 1e-6 {
-            return None;
-        }
-        Some(Seconds(self.exact.as_ref()?.value_at_quantile(q) as f64 / 1e9))
+        let exact = self.exact.as_ref().filter(|_| enough(self.operations, q))?;
+        Some(Seconds(exact.value_at_quantile(q) as f64 / 1e9))
     }
 
-    /// Of operations of `block` bytes, in a leg that took `elapsed`.
-    fn direction(&self, block: u64, elapsed: Duration) -> Direction {
+    /// In a leg that took `elapsed`.
+    pub(super) fn direction(&self, elapsed: Duration) -> Direction {
         let mean = |n: u64| Seconds(self.total.as_secs_f64() / n as f64);
         Direction {
             operations: self.operations,
-            bytes: Bytes(self.operations * block),
+            bytes: Bytes(self.bytes),
             latency_mean: (self.operations > 0).then(|| mean(self.operations)),
             latency: QUANTILES.iter().filter_map(|q| Some((*q, self.quantile(*q)?))).collect(),
             durations: self.durations.clone(),
@@ -111,10 +119,9 @@ impl Side {
 }
 
 impl Tally {
-    /// Of operations of `block` bytes; those submitted before `from` are the ramp.
-    pub(super) fn new(block: u64, from: Duration) -> Self {
+    /// Operations submitted before `from` are the ramp.
+    pub(super) fn new(from: Duration) -> Self {
         Self {
-            block,
             from,
             reads: Side::new(),
             writes: Side::new(),
@@ -127,28 +134,31 @@ impl Tally {
         }
     }
 
-    pub(super) fn take(&mut self, done: &Completion, write: bool, submitted: Duration) {
+    /// True where the operation counts: whole, and after the ramp.
+    pub(super) fn take(&mut self, done: &Completion, sent: &Sent) -> bool {
         let bytes = match done.result {
             Ok(bytes) => bytes as u64,
             Err(_) => {
                 self.errors += 1;
-                return;
+                return false;
             }
         };
-        let moved = &mut self.moved[usize::from(write)];
+        let moved = &mut self.moved[usize::from(sent.write)];
         moved.operations += 1;
         moved.bytes += bytes;
-        if bytes != self.block {
+        if bytes != sent.bytes {
             self.short_operations += 1;
-            return;
+            return false;
         }
-        if submitted < self.from {
-            return;
+        if sent.at < self.from {
+            return false;
         }
         self.last = self.last.max(done.at);
-        let side = if write { &mut self.writes } else { &mut self.reads };
-        side.record(done.at.saturating_sub(submitted), done.at.saturating_sub(self.from));
-        self.count_at(done.at.saturating_sub(self.from));
+        let side = if sent.write { &mut self.writes } else { &mut self.reads };
+        let since = done.at.saturating_sub(self.from);
+        side.record(bytes, done.at.saturating_sub(sent.at), since);
+        self.count_at(since);
+        true
     }
 
     fn count_at(&mut self, since: Duration) {
@@ -169,6 +179,20 @@ impl Tally {
         self.reads.operations + self.writes.operations
     }
 
+    /// Mean of reads and writes together.
+    pub(super) fn mean(&self) -> Option<Seconds> {
+        let total = self.reads.total + self.writes.total;
+        let operations = self.operations();
+        (operations > 0).then(|| Seconds(total.as_secs_f64() / operations as f64))
+    }
+
+    /// Of reads and writes together, where there are enough of them.
+    pub(super) fn quantile(&self, q: f64) -> Option<Seconds> {
+        let mut both = self.reads.exact.clone()?;
+        both.add(self.writes.exact.as_ref()?).ok()?;
+        enough(self.operations(), q).then(|| Seconds(both.value_at_quantile(q) as f64 / 1e9))
+    }
+
     /// From the end of the ramp to the last completion.
     pub(super) fn elapsed(&self) -> Duration {
         self.last.saturating_sub(self.from)
@@ -185,7 +209,7 @@ impl Tally {
 
     pub(super) fn directions(&self) -> (Direction, Direction) {
         let elapsed = self.elapsed();
-        (self.reads.direction(self.block, elapsed), self.writes.direction(self.block, elapsed))
+        (self.reads.direction(elapsed), self.writes.direction(elapsed))
     }
 
     /// Operations a second, in whole intervals only.
@@ -217,8 +241,15 @@ impl Tally {
             latency_p99: at(0.99),
             device_busy: None,
             device_queue: None,
+            own_queue: None,
         }
     }
+}
+
+/// Whether ten operations lie beyond a quantile.
+fn enough(operations: u64, q: f64) -> bool {
+    // The epsilon keeps 10 / (1 - 0.95) at 200: the quotient is no binary fraction.
+    operations as f64 * (1.0 - q) >= 10.0 - 1e-6
 }
 
 fn nanos(duration: Duration) -> u64 {
@@ -257,15 +288,19 @@ mod tests {
         Completion { slot: 0, result, at: ms(at) }
     }
 
+    fn sent(write: bool, bytes: u64, at: Duration) -> Sent {
+        Sent { write, bytes, at }
+    }
+
     #[test]
     fn errors_short_operations_and_the_ramp_are_never_timed() {
-        let mut tally = Tally::new(4096, ms(100));
-        tally.take(&done(Err(Errno::IO), 300), true, ms(200));
-        tally.take(&done(Ok(512), 300), true, ms(200));
-        tally.take(&done(Ok(4096), 300), true, ms(50));
+        let mut tally = Tally::new(ms(100));
+        tally.take(&done(Err(Errno::IO), 300), &sent(true, 4096, ms(200)));
+        tally.take(&done(Ok(512), 300), &sent(true, 4096, ms(200)));
+        tally.take(&done(Ok(4096), 300), &sent(true, 4096, ms(50)));
         assert_eq!((tally.errors, tally.short_operations, tally.operations()), (1, 1, 0));
         assert_eq!(tally.elapsed(), Duration::ZERO);
-        tally.take(&done(Ok(4096), 300), true, ms(200));
+        tally.take(&done(Ok(4096), 300), &sent(true, 4096, ms(200)));
         let (reads, writes) = tally.directions();
         assert_eq!((reads.operations, reads.latency_mean), (0, None));
         assert_eq!((writes.operations, writes.latency_mean), (1, Some(Seconds(0.1))));
@@ -276,9 +311,9 @@ mod tests {
     #[test]
     fn a_quantile_needs_ten_operations_beyond_it() {
         let of = |n: u64| {
-            let mut tally = Tally::new(1, ms(0));
+            let mut tally = Tally::new(ms(0));
             for i in 0..n {
-                tally.take(&done(Ok(1), i + 5), false, ms(i));
+                tally.take(&done(Ok(1), i + 5), &sent(false, 1, ms(i)));
             }
             tally.directions().0.latency.iter().map(|(q, _)| *q).collect::<Vec<_>>()
         };
@@ -291,9 +326,9 @@ mod tests {
 
     #[test]
     fn quantiles_are_within_a_hundredth_of_the_truth() {
-        let mut tally = Tally::new(1, ms(0));
+        let mut tally = Tally::new(ms(0));
         for i in 0..1000 {
-            tally.take(&done(Ok(1), i + 10 + i % 10), false, ms(i));
+            tally.take(&done(Ok(1), i + 10 + i % 10), &sent(false, 1, ms(i)));
         }
         let p50 = tally.directions().0.latency[0].1.0;
         assert!((p50 - 0.014).abs() < 0.0002, "{p50}");
@@ -301,19 +336,19 @@ mod tests {
 
     #[test]
     fn rates_are_of_whole_intervals_and_bounded() {
-        let mut tally = Tally::new(1, ms(1000));
+        let mut tally = Tally::new(ms(1000));
         for at in [1010, 1099, 1250, 1310] {
-            tally.take(&done(Ok(1), at), false, ms(1005));
+            tally.take(&done(Ok(1), at), &sent(false, 1, ms(1005)));
         }
         assert_eq!(tally.rates(), [20.0, 0.0, 10.0]);
     }
 
     #[test]
     fn a_long_leg_has_wider_intervals_and_none_left_out() {
-        let mut tally = Tally::new(1, ms(0));
+        let mut tally = Tally::new(ms(0));
         // An hour at 10 a second, then twice that.
         for at in (0..3_600_000).step_by(100).chain((3_600_000..7_200_000).step_by(50)) {
-            tally.take(&done(Ok(1), at), false, ms(at));
+            tally.take(&done(Ok(1), at), &sent(false, 1, ms(at)));
         }
         let rates = tally.rates();
         assert!((350..=700).contains(&rates.len()), "{}", rates.len());

@@ -33,36 +33,41 @@ pub(super) fn open(needs: &Needs<'_>) -> io::Result<Box<dyn Engine>> {
         let text = format!("{} in flight need more than {THREADS_MAX} threads", needs.slots);
         return Err(io::Error::new(io::ErrorKind::Unsupported, text));
     }
-    let file = Arc::new(needs.file.try_clone_to_owned()?);
+    let files: Arc<[OwnedFd]> = needs.owned()?.into();
     let flags = if needs.sync { ReadWriteFlags::DSYNC } else { ReadWriteFlags::empty() };
     let (tell, done) = channel();
     let mut slots = Vec::with_capacity(needs.slots);
     for slot in 0..needs.slots {
         // Room for the one operation a slot may have: queueing never waits.
         let (work, next) = sync_channel(1);
-        let (file, tell) = (Arc::clone(&file), tell.clone());
+        let (files, tell) = (Arc::clone(&files), tell.clone());
         // Never joined: a thread stuck on a hung device must not hold up the rest of the worker.
         std::thread::Builder::new()
             .name(format!("io-{slot}"))
             .stack_size(STACK_BYTES)
-            .spawn(move || serve(&file, flags, &next, &tell))?;
+            .spawn(move || serve(&files, flags, &next, &tell))?;
         slots.push(Slot { buffer: Some(Buffer::new(needs.block, needs.align)), work });
     }
     Ok(Box::new(Threads { slots, queued: Vec::with_capacity(needs.slots), done }))
 }
 
 fn serve(
-    file: &OwnedFd,
+    files: &[OwnedFd],
     flags: ReadWriteFlags,
     next: &Receiver<(Operation, Buffer)>,
     tell: &Sender<(Completion, Buffer)>,
 ) {
     while let Ok((operation, mut buffer)) = next.recv() {
-        let bytes = buffer.bytes();
-        let result = if operation.write {
-            pwritev2(file, &[IoSlice::new(bytes)], operation.offset, flags)
-        } else {
-            preadv2(file, &mut [IoSliceMut::new(bytes)], operation.offset, ReadWriteFlags::empty())
+        let bytes = operation.of(buffer.bytes());
+        let result = match files.get(operation.file) {
+            None => Err(Errno::INVAL),
+            Some(file) if operation.write => {
+                pwritev2(file, &[IoSlice::new(bytes)], operation.offset, flags)
+            }
+            Some(file) => {
+                let nothing = ReadWriteFlags::empty();
+                preadv2(file, &mut [IoSliceMut::new(bytes)], operation.offset, nothing)
+            }
         };
         let completion = Completion { slot: operation.slot, result, at: monotonic() };
         if tell.send((completion, buffer)).is_err() {

@@ -1,4 +1,4 @@
-//! The first engine: io_uring with a registered file and, where memory may be locked, registered
+//! The first engine: io_uring with registered files and, where memory may be locked, registered
 //! buffers. No kernel polling threads, no busy polling: a monitor must not burn a CPU.
 #![allow(unsafe_code, reason = "the kernel is given pointers to buffers that this engine owns")]
 
@@ -14,8 +14,8 @@ use crate::base::clock::monotonic;
 
 struct Uring {
     ring: IoUring,
-    file: OwnedFd,
-    file_registered: bool,
+    files: Vec<OwnedFd>,
+    files_registered: bool,
     buffers: Vec<Buffer>,
     buffers_registered: bool,
     in_flight: Vec<bool>,
@@ -34,16 +34,17 @@ pub(super) fn open(needs: &Needs<'_>) -> io::Result<Box<dyn Engine>> {
             "this kernel's ring can't time out",
         ));
     }
-    let file = needs.file.try_clone_to_owned()?;
-    let file_registered = ring.submitter().register_files(&[file.as_raw_fd()]).is_ok();
+    let files = needs.owned()?;
+    let numbers: Vec<_> = files.iter().map(AsRawFd::as_raw_fd).collect();
+    let files_registered = ring.submitter().register_files(&numbers).is_ok();
     let mut entry_flags = squeue::Flags::empty();
-    entry_flags.set(squeue::Flags::FIXED_FILE, file_registered);
-    entry_flags.set(squeue::Flags::ASYNC, always_waits(&file));
+    entry_flags.set(squeue::Flags::FIXED_FILE, files_registered);
+    entry_flags.set(squeue::Flags::ASYNC, files.iter().any(always_waits));
     // Waiting for a disk is no iowait here: else the host's own gauges would tell of the probe.
     let no_iowait = ring.params().is_feature_no_iowait();
     let mut engine = Uring {
-        file,
-        file_registered,
+        files,
+        files_registered,
         buffers: (0..needs.slots).map(|_| Buffer::new(needs.block, needs.align)).collect(),
         buffers_registered: false,
         in_flight: vec![false; needs.slots],
@@ -128,9 +129,11 @@ impl Uring {
 
     fn entry(&mut self, operation: Operation) -> Option<squeue::Entry> {
         let index = u16::try_from(operation.slot).ok()?;
-        let bytes = self.buffers.get_mut(operation.slot)?.bytes();
+        let bytes = operation.of(self.buffers.get_mut(operation.slot)?.bytes());
         let (start, length) = (bytes.as_mut_ptr(), u32::try_from(bytes.len()).ok()?);
-        let file = types::Fd(if self.file_registered { 0 } else { self.file.as_raw_fd() });
+        let number = self.files.get(operation.file)?.as_raw_fd();
+        let place = i32::try_from(operation.file).ok()?;
+        let file = types::Fd(if self.files_registered { place } else { number });
         let entry = match (operation.write, self.buffers_registered) {
             (false, true) => {
                 opcode::ReadFixed::new(file, start, length, index).offset(operation.offset).build()
@@ -226,14 +229,21 @@ mod tests {
     fn more_in_flight_than_the_ring_takes_at_once_is_no_error() {
         let file = tempfile::tempfile().unwrap();
         file.set_len(1 << 20).unwrap();
-        let needs = Needs { file: file.as_fd(), slots: 16, block: 512, align: 4096, sync: false };
+        let needs = Needs {
+            file: file.as_fd(),
+            others: &[],
+            slots: 16,
+            block: 512,
+            align: 4096,
+            sync: false,
+        };
         if open(&needs).is_err() {
             return; // No io_uring here; the ladder's tests cover that.
         }
         let mut engine = Uring {
             ring: with_what_the_kernel_knows(2, 16).unwrap(),
-            file: file.as_fd().try_clone_to_owned().unwrap(),
-            file_registered: false,
+            files: needs.owned().unwrap(),
+            files_registered: false,
             buffers: (0..16).map(|_| Buffer::new(512, 4096)).collect(),
             buffers_registered: false,
             in_flight: vec![false; 16],
@@ -242,7 +252,9 @@ mod tests {
             enter_flags: EnterFlags::empty(),
         };
         for slot in 0..16 {
-            engine.queue(Operation { slot, offset: slot as u64 * 512, write: false }).unwrap();
+            engine
+                .queue(Operation { slot, offset: slot as u64 * 512, ..Operation::default() })
+                .unwrap();
         }
         let mut done = Vec::new();
         while done.len() < 16 {

@@ -15,11 +15,18 @@
 )]
 
 mod agree;
+mod alertmanager;
 mod commands;
 mod crash;
+mod dashboards;
 mod exposition;
 mod hang;
 mod harness;
+#[allow(dead_code, reason = "shared with the lab, which uses more of it")]
+#[path = "../lab/hosts.rs"]
+mod hosts;
+mod links;
+mod oltp;
 mod prometheus;
 mod promise;
 mod reload;
@@ -39,12 +46,16 @@ fn main() {
         start::PROMISES,
         exposition::PROMISES,
         commands::PROMISES,
+        oltp::PROMISES,
         reload::PROMISES,
         report::PROMISES,
         hang::PROMISES,
         crash::PROMISES,
         agree::PROMISES,
+        links::PROMISES,
         prometheus::PROMISES,
+        dashboards::PROMISES,
+        alertmanager::PROMISES,
     ];
     let mut promises: Vec<_> = promises.into_iter().flatten().collect();
     // First those that run beside each other.

@@ -2,6 +2,7 @@
 
 use std::process::{Child, Command, Stdio};
 
+use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::Promise;
@@ -9,35 +10,52 @@ use crate::harness::{Daemon, LoopDisk, NO_PROBES, Setup, disk_dir, free_port, un
 
 pub const PROMISES: &[Promise] = &[
     Promise::new("prometheus_scrapes_the_disks_of_this_machine", scrapes).needs(&["prometheus"]),
+    Promise::new("behind_an_agent_the_rules_work_where_it_writes_to", agent).needs(&["prometheus"]),
+    Promise::new("two_servers_that_scrape_one_daemon_see_the_same_and_cost_no_probe", pair)
+        .needs(&["prometheus"]),
     Promise::new("a_disk_at_its_limit_makes_the_98_percent_expression_true", busy_disk)
         .root()
         .needs(&["prometheus", "fio", "losetup"]),
 ];
 
-struct Prometheus {
+const RULES: &str = concat!("rule_files: [", env!("CARGO_MANIFEST_DIR"), "/alerts/*.rules.yml]\n");
+const AGENT: &str = "--enable-feature=agent";
+
+/// A server of its own, with the alert rules; killed when dropped.
+pub struct Prometheus {
     child: Child,
     port: u16,
     _dir: TempDir,
 }
 
 impl Prometheus {
-    fn scraping(daemon: &Daemon) -> Self {
-        let dir = disk_dir();
+    /// Every second the daemons, and itself as the job `other`.
+    pub fn scraping(daemons: &[&Daemon]) -> Self {
         let port = free_port();
-        let config = format!(
-            "global: {{scrape_interval: 1s, evaluation_interval: 1s}}\n\
-             rule_files: [{}/alerts/*.yml]\n\
-             scrape_configs:\n  - job_name: loadline\n    \
-             static_configs: [{{targets: ['127.0.0.1:{}']}}]\n",
-            env!("CARGO_MANIFEST_DIR"),
-            daemon.port
+        let targets: Vec<_> = daemons.iter().map(|d| format!("'127.0.0.1:{}'", d.port)).collect();
+        let jobs = format!(
+            "  - {{job_name: loadline, static_configs: [{{targets: [{}]}}]}}\n  \
+             - {{job_name: other, static_configs: [{{targets: ['127.0.0.1:{port}']}}]}}\n",
+            targets.join(", ")
         );
+        Self::start(port, &format!("{RULES}scrape_configs:\n{jobs}"), &[])
+    }
+
+    /// With `data` below its own directory, where flags name it.
+    fn start(port: u16, config: &str, flags: &[&str]) -> Self {
+        let dir = disk_dir();
         let file = dir.path().join("prometheus.yml");
-        std::fs::write(&file, config).unwrap();
+        let every = "global: {scrape_interval: 1s, evaluation_interval: 1s}\n";
+        let agent = "global: {scrape_interval: 1s, external_labels: {cluster: north}}\n";
+        let is_agent = flags.contains(&AGENT);
+        let head = if is_agent { agent } else { every };
+        std::fs::write(&file, format!("{head}{config}")).unwrap();
+        let storage = if is_agent { "agent" } else { "tsdb" };
         let child = Command::new("prometheus")
             .arg(format!("--config.file={}", file.display()))
-            .arg(format!("--storage.tsdb.path={}", dir.path().join("data").display()))
+            .arg(format!("--storage.{storage}.path={}", dir.path().join("data").display()))
             .arg(format!("--web.listen-address=127.0.0.1:{port}"))
+            .args(flags)
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
@@ -45,21 +63,32 @@ impl Prometheus {
         Self { child, port, _dir: dir }
     }
 
+    /// The `data` of a successful answer of its API, else what it says is wrong.
+    pub fn ask(&self, path: &str, parameters: &[(&str, &str)]) -> Result<Value, String> {
+        let plain = ureq::Agent::config_builder().http_status_as_error(false);
+        let agent: ureq::Agent = plain.build().into();
+        let mut request = agent.get(format!("http://127.0.0.1:{}/api/v1/{path}", self.port));
+        for (key, value) in parameters {
+            request = request.query(key, value);
+        }
+        let mut response = request.call().map_err(|e| e.to_string())?;
+        let json: Value = response.body_mut().read_json().map_err(|e| e.to_string())?;
+        if json["status"] == "success" {
+            Ok(json["data"].clone())
+        } else {
+            Err(json["error"].to_string())
+        }
+    }
+
     /// Label sets and values that an instant query returns now.
-    fn query(&self, expression: &str) -> Option<Vec<(serde_json::Value, f64)>> {
-        let agent: ureq::Agent = ureq::Agent::config_builder().build().into();
-        let mut response = agent
-            .get(format!("http://127.0.0.1:{}/api/v1/query", self.port))
-            .query("query", expression)
-            .call()
-            .ok()?;
-        let json: serde_json::Value = response.body_mut().read_json().ok()?;
-        let rows = json["data"]["result"].as_array()?;
-        let value = |row: &serde_json::Value| row["value"][1].as_str()?.parse().ok();
+    fn query(&self, expression: &str) -> Option<Vec<(Value, f64)>> {
+        let data = self.ask("query", &[("query", expression)]).ok()?;
+        let rows = data["result"].as_array()?;
+        let value = |row: &Value| row["value"][1].as_str()?.parse().ok();
         Some(rows.iter().filter_map(|row| Some((row["metric"].clone(), value(row)?))).collect())
     }
 
-    fn until_some(&self, expression: &str) -> Vec<(serde_json::Value, f64)> {
+    pub fn until_some(&self, expression: &str) -> Vec<(Value, f64)> {
         until_within(std::time::Duration::from_secs(150), expression, || {
             self.query(expression).filter(|rows| !rows.is_empty())
         })
@@ -75,7 +104,7 @@ impl Drop for Prometheus {
 
 fn scrapes() {
     let daemon = Setup::config(NO_PROBES).start();
-    let prometheus = Prometheus::scraping(&daemon);
+    let prometheus = Prometheus::scraping(&[&daemon]);
     let rows = prometheus.until_some("loadline_disk_reads_completed_total");
     let named: Vec<&str> = rows.iter().filter_map(|(m, _)| m["device"].as_str()).collect();
     let page = daemon.page();
@@ -87,10 +116,47 @@ fn scrapes() {
     assert!(down.is_empty(), "nothing is wrong yet: {down:?}");
 }
 
+/// An agent has no rules and answers no query: both are where it writes to.
+fn agent() {
+    let daemon = Setup::config(NO_PROBES).start();
+    let port = free_port();
+    let central = Prometheus::start(port, RULES, &["--web.enable-remote-write-receiver"]);
+    let config = format!(
+        "remote_write: [{{url: 'http://127.0.0.1:{port}/api/v1/write'}}]\n\
+         scrape_configs: [{{job_name: loadline, static_configs: [{{targets: ['127.0.0.1:{}']}}]}}]\n",
+        daemon.port
+    );
+    let _agent = Prometheus::start(free_port(), &config, &[AGENT]);
+    central.until_some("loadline_build_info{cluster=\"north\"}");
+    drop(daemon);
+    // The rule has seen it, and what fires keeps the label that the agent put there.
+    let fires = "ALERTS{alertname=\"LoadlineDown\", alertstate=\"pending\", cluster=\"north\"}";
+    central.until_some(fires);
+}
+
+/// Probes go by their own clock, and what a window's gauge says no scrape takes away.
+fn pair() {
+    let dir = disk_dir();
+    let config = format!(
+        "targets: [{{name: t, path: {}, ballast: 64MiB}}]\n\
+         probes: [{{name: fast, kind: latency, target: t, every: 1h}}]\n",
+        dir.path().display()
+    );
+    let daemon = Setup::config(config).start();
+    let servers = [Prometheus::scraping(&[&daemon]), Prometheus::scraping(&[&daemon])];
+    let one = "loadline_probe_runs_total == 1";
+    servers.iter().for_each(|server| drop(server.until_some(one)));
+    for server in &servers {
+        server.until_some("count_over_time(up{job=\"loadline\"}[1m]) > 10");
+        server.until_some("rate(loadline_disk_window_busy_ratio_count[10s]) > 0.7");
+        assert_eq!(server.until_some(one).len(), 1, "scrapes made it run again");
+    }
+}
+
 fn busy_disk() {
     let disk = LoopDisk::new(256);
     let daemon = Setup::config(NO_PROBES).start();
-    let prometheus = Prometheus::scraping(&daemon);
+    let prometheus = Prometheus::scraping(&[&daemon]);
     let mut fio = Command::new("fio")
         .args(["--name=x", "--filename", &disk.device, "--rw=randrw", "--bs=1m"])
         .args(["--ioengine=libaio", "--direct=1", "--thread", "--iodepth=64", "--time_based"])

@@ -109,6 +109,11 @@ fn a_failure_is_a_word_an_exit_code_and_never_a_number() {
     let document: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert!(document["error"].is_string() && document["end"]["sum_received"].is_null());
     assert!(String::from_utf8_lossy(&output.stderr).starts_with("refused: "), "{output:?}");
+    let unknown = throughput("no..such..host --format iperf3-json").unwrap();
+    let document: Value = serde_json::from_slice(&unknown.stdout).unwrap();
+    assert!(document["error"].as_str().unwrap().starts_with("no..such..host: "), "{unknown:?}");
+    assert!(String::from_utf8_lossy(&unknown.stderr).starts_with("refused: "), "{unknown:?}");
+    assert_eq!(unknown.status.code(), Some(1));
     let wrong = throughput(&format!("{nobody} -P 129")).unwrap();
     assert_eq!(wrong.status.code(), Some(2), "{wrong:?}");
 }

@@ -9,6 +9,7 @@
 
 mod command;
 mod door;
+mod fuzzed;
 mod ours;
 mod peers;
 mod stock;

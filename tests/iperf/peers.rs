@@ -214,7 +214,7 @@ fn a_way_that_leads_nowhere_is_a_timeout() {
 
 #[test]
 fn what_a_server_says_of_itself_is_the_reason() {
-    let cases: [(&'static [u8], LinkReason, &str); 14] = [
+    let cases: [(&'static [u8], LinkReason, &str); 15] = [
         (&[0xff], LinkReason::Busy, "busy"),
         (&[9, 0xff], LinkReason::Busy, "busy"),
         (&[0xfe, 0, 0, 0, 121, 0, 0, 0, 0], LinkReason::Busy, "busy"),
@@ -228,6 +228,8 @@ fn what_a_server_says_of_itself_is_the_reason() {
         (&[9, 0x0b], LinkReason::Protocol, "stopped"),
         (&[9, 0x07], LinkReason::Protocol, "byte 0x07"),
         (&[9, 0x0d], LinkReason::Protocol, "ExchangeResults in place of CreateStreams"),
+        // An iperf2 server that thinks it is tested.
+        (&[0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0x13, 0x89], LinkReason::Protocol, "byte 0x00"),
         (b"HTTP/1.1 400 Bad Request\r\n\r\n", LinkReason::Protocol, "no iperf3 answers there"),
         (b"\x15\x03\x01\x00\x02\x02\x46", LinkReason::Protocol, "no iperf3 answers there"),
     ];
@@ -298,10 +300,16 @@ fn a_rate_is_the_receivers_bytes_over_the_receivers_time() {
         "jitter":0,"errors":0,"packets":0,"start_time":0,"end_time":2.5}"#;
     let flow = tested(&answering(results(stream))).unwrap().forward.unwrap();
     assert_eq!(flow.rate().unwrap().0, 5e7);
-    // 3.1 doesn't tell its time: ours has to do.
-    let old = r#"{"id":1,"bytes":125000000,"retransmits":-1}"#;
-    let flow = tested(&answering(results(old))).unwrap().forward.unwrap();
-    assert_eq!(flow.receiver_time, flow.sender_time);
+    // 3.1 doesn't tell its time, and a clock that was set in the test tells nonsense: ours has to do.
+    let old = r#"{"id":1,"bytes":125000000,"retransmits":-1}"#.to_owned();
+    let set = |from: &str, to: &str| {
+        old.replace('}', &format!(",\"start_time\":{from},\"end_time\":{to}}}"))
+    };
+    for stream in [old.clone(), set("0", "-3600"), set("0", "1e9"), set("3600", "5"), set("0", "0")]
+    {
+        let flow = tested(&answering(results(&stream))).unwrap().forward.unwrap();
+        assert_eq!(flow.receiver_time, flow.sender_time, "{stream}");
+    }
 }
 
 #[test]
@@ -414,4 +422,75 @@ fn a_sender_that_is_told_late_is_read_to_its_end() {
         // So short a test may end before anything came.
         Err(fault) => assert!(fault.text.contains("no byte arrived"), "{fault}"),
     }
+}
+
+#[test]
+fn data_connections_that_are_reset_at_the_end_are_no_fault_and_were_looked_at_before() {
+    // A stock server closes them with data unread, and says only then that it is time for results.
+    let (close, closing) = std::sync::mpsc::channel::<()>();
+    let (tell, closed) = std::sync::mpsc::channel();
+    let (close, tell) = (std::sync::Mutex::new(Some(close)), std::sync::Mutex::new(tell));
+    let (closing, closed) = (std::sync::Mutex::new(closing), std::sync::Mutex::new(closed));
+    let fake = Fake::new(move |n, mut socket| {
+        socket.read_exact(&mut [0; 37]).unwrap();
+        if n > 0 {
+            let _ = closing.lock().unwrap().recv_timeout(PATIENCE);
+            drop(socket);
+            return tell.lock().unwrap().send(()).unwrap();
+        }
+        socket.write_all(&[9]).unwrap();
+        message(&mut socket);
+        socket.write_all(&[10, 1, 2]).unwrap();
+        socket.read_exact(&mut [0]).unwrap();
+        drop(close.lock().unwrap().take());
+        closed.lock().unwrap().recv_timeout(PATIENCE).unwrap();
+        socket.write_all(&[13]).unwrap();
+        message(&mut socket);
+        let stream = r#"{"id":1,"bytes":1000,"retransmits":-1}"#;
+        socket.write_all(&[framed(&results(stream)), vec![14]].concat()).unwrap();
+        hold(socket);
+    });
+    let flow = tested(&fake).unwrap().forward.unwrap();
+    assert!(
+        flow.retransmits.is_some() && flow.congestion.is_some() && flow.rtt.is_some(),
+        "{flow:?}"
+    );
+}
+
+/// Opens a port that was shut when a client comes for the second time.
+struct Opens {
+    asked: std::cell::Cell<u32>,
+    port: TcpListener,
+}
+
+impl Watch for Opens {
+    fn stopped(&self) -> bool {
+        self.asked.set(self.asked.get() + 1);
+        if self.asked.get() == 2 {
+            rustix::net::listen(&self.port, 8).unwrap();
+        }
+        false
+    }
+
+    fn began(&mut self, _: SocketAddr) {}
+
+    fn interval(&mut self, _: &LinkInterval) {}
+}
+
+#[test]
+fn a_port_that_is_shut_for_a_moment_is_tried_again() {
+    // Stock servers open theirs anew between parameters and streams.
+    use rustix::net::{AddressFamily, SocketType, bind, socket};
+    let shut = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+    bind(&shut, &SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+    let port = TcpListener::from(shut);
+    let address = port.local_addr().unwrap();
+    let server = port.try_clone().unwrap();
+    let mut watch = Opens { asked: Default::default(), port };
+    let patience = Patience { first_byte: Duration::from_millis(200), ..patient() };
+    let asked = profile();
+    let order = Order { addresses: &[address], profile: &asked, identity: None, patience };
+    // Nobody answers behind the port, which is more than being refused.
+    assert_eq!(client::run(&order, &mut watch).unwrap_err().reason, LinkReason::Timeout);
+    drop(server);
 }

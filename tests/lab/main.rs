@@ -16,7 +16,11 @@ mod fio;
 mod harness;
 mod legs;
 pub mod model;
+mod oltp;
 pub mod physics;
+#[allow(dead_code, reason = "shared with the ground tests, which use more of it")]
+#[path = "../ground/volume.rs"]
+mod volume;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;

@@ -223,13 +223,13 @@ fn device(keys: &RunKeys) -> DeviceFacts {
 
 fn link(keys: &RunKeys) -> LinkFacts {
     LinkFacts {
-        line_bytes_per_second: None,
         retransmits: keys.retransmits,
         segment_payload_bytes: keys.mss,
         round_trip_seconds: keys.rtt,
         window_bytes: keys.window,
         receive_window_limited_ratio: keys.window_limited,
         send_buffer_limited_ratio: keys.send_buffer_limited,
+        ..LinkFacts::default()
     }
 }
 

@@ -95,7 +95,7 @@ fn directions(done: &Done) -> impl Iterator<Item = (&Measured, &'static str, &Di
     })
 }
 
-fn quantiles(direction: &Direction) -> impl Iterator<Item = Option<Seconds>> {
+pub(super) fn quantiles(direction: &Direction) -> impl Iterator<Item = Option<Seconds>> {
     [0.5, 0.95, 0.99, 0.999].into_iter().map(|q| {
         let found = direction.latency.iter().find(|(at, _)| (at - q).abs() < 1e-9);
         found.map(|(_, seconds)| *seconds)
@@ -115,7 +115,7 @@ fn row(leg: &Measured, name: &str, direction: &Direction) -> Vec<String> {
     cells
 }
 
-fn or_dash(seconds: Option<Seconds>) -> String {
+pub(super) fn or_dash(seconds: Option<Seconds>) -> String {
     seconds.map_or("-".into(), |s| s.to_string())
 }
 

@@ -4,6 +4,7 @@
 use std::io::IsTerminal;
 
 use super::Gathered;
+use super::peers::Peer;
 use super::plan;
 use super::seen::Seen;
 use super::whole::Whole;
@@ -15,16 +16,27 @@ use crate::publish::report::Curve;
 /// A part of a run that lasted so long is a result.
 const RESULT_SECONDS_MIN: f64 = 1.0;
 
-pub(super) fn measure(hand: &Hand, seen: &[Seen], gathered: &mut Gathered) {
-    let count: usize = seen.iter().map(|place| place.runs.len()).sum();
-    let time = Seconds(seen.iter().map(|place| place.time().0).sum());
+/// Everything that is measured, in order.
+pub(super) struct Course<'a> {
+    pub(super) seen: &'a [Seen],
+    pub(super) peers: &'a [Peer<'a>],
+}
+
+pub(super) fn measure(hand: &Hand, course: &Course<'_>, gathered: &mut Gathered) {
+    let (time, count) = (course.time(), course.count());
     let mut whole = Whole::new(std::io::stderr().is_terminal(), time, count);
-    whole.say(&estimate(seen, time, count));
-    for place in seen {
+    whole.say(&course.estimate());
+    for place in course.seen {
         // With one target nobody asks which.
-        let on =
-            if seen.len() > 1 { format!(" on {}", place.settings.name) } else { String::new() };
+        let on = if course.seen.len() > 1 {
+            format!(" on {}", place.settings.name)
+        } else {
+            String::new()
+        };
         on_target(hand, (place, &on), &mut whole, gathered);
+    }
+    for peer in course.peers {
+        peer.measure(&hand.stop, &mut whole, gathered);
     }
     whole.end();
     if hand.stop.is_set() && whole.whole < count {
@@ -33,19 +45,33 @@ pub(super) fn measure(hand: &Hand, seen: &[Seen], gathered: &mut Gathered) {
     }
 }
 
-/// `16 runs on /srv, /var: about 2m 20s, at most 1.7 GiB written`.
-fn estimate(seen: &[Seen], time: Seconds, count: usize) -> String {
-    let names: Vec<&str> = seen.iter().map(|place| place.settings.name.as_str()).collect();
-    let of_runs = seen.iter().flat_map(|place| &place.runs);
-    let runs: u64 = of_runs.map(|run| run.written_bytes_max().0).sum();
-    let laid_out: u64 = seen.iter().map(Seen::laid_out).sum();
-    let rounded = Seconds((time.0 / 5.0).ceil() * 5.0).duration();
-    let written = match runs + laid_out {
-        0 => "nothing written".to_owned(),
-        most => format!("at most {} written", Bytes(most)),
-    };
-    let time = humantime::format_duration(rounded);
-    format!("{count} runs on {}: about {time}, {written}", names.join(", "))
+impl Course<'_> {
+    fn count(&self) -> usize {
+        let targets: usize = self.seen.iter().map(|place| place.runs.len()).sum();
+        targets + self.peers.iter().map(|peer| peer.runs.len()).sum::<usize>()
+    }
+
+    fn time(&self) -> Seconds {
+        let targets: f64 = self.seen.iter().map(|place| place.time().0).sum();
+        Seconds(targets + self.peers.iter().map(|peer| peer.time().0).sum::<f64>())
+    }
+
+    /// `16 runs on /srv, /var: about 2m 20s, at most 1.7 GiB written`.
+    fn estimate(&self) -> String {
+        let targets = self.seen.iter().map(|place| place.settings.name.as_str());
+        let names: Vec<&str> =
+            targets.chain(self.peers.iter().map(|peer| peer.name.as_str())).collect();
+        let of_runs = self.seen.iter().flat_map(|place| &place.runs);
+        let runs: u64 = of_runs.map(|run| run.written_bytes_max().0).sum();
+        let laid_out: u64 = self.seen.iter().map(Seen::laid_out).sum();
+        let rounded = Seconds((self.time().0 / 5.0).ceil() * 5.0).duration();
+        let written = match runs + laid_out {
+            0 => "nothing written".to_owned(),
+            most => format!("at most {} written", Bytes(most)),
+        };
+        let time = humantime::format_duration(rounded);
+        format!("{} runs on {}: about {time}, {written}", self.count(), names.join(", "))
+    }
 }
 
 /// Lays the file out where there is none, runs everything on it, and takes it away again.
@@ -91,7 +117,7 @@ fn all_runs(
             continue;
         }
         let name = format!("{}{on}", planned.name);
-        whole.begin(&name, planned);
+        whole.begin(&name, (planned.time(), &planned.legs));
         let run = place.run_of(planned, hand);
         let outcome = hand.run(run, &mut |what| whole.take(what));
         let known = match &outcome {

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::course::measure;
+use super::course::{Course, measure};
+use super::peers::{Ground, Peer, find};
 use super::plan::{self, Size};
 use super::seen::{FILE_MIN, Seen};
 use super::{Declared, Gathered, machine};
@@ -22,9 +23,10 @@ pub(super) struct Live {
     /// else the current directory]
     #[arg(long, value_name = "DIR")]
     target: Vec<PathBuf>,
-    /// Peer to fill the link to
+    /// Peer that runs iperf3 -s or a loadline, to fill the link to; repeatable. Alone it is all that
+    /// is measured
     #[arg(long, value_name = "HOST[:PORT]")]
-    pub(super) peer: Vec<String>,
+    peer: Vec<String>,
     /// About a minute a target: 3 s each, and at most 353 MiB written beside the file; the default,
     /// since it hurts nobody for long, and most limits show in it
     #[arg(long, conflicts_with = "full")]
@@ -52,8 +54,12 @@ pub(super) fn gather(live: Live, declared: Declared) -> Result<Gathered, Failure
     let (settings, targets) = places(&live, &declared, state.clone())?;
     let size = Size { quick: !live.full, runtime: live.runtime };
     check(&live)?;
-    let hand = Hand::until_interrupted(live.common.roots())?;
     let mut gathered = Gathered::default();
+    let path = declared.path.unwrap_or_else(|| settings.path.clone());
+    let ground = Ground::new(live.common.roots(), &settings, path);
+    // Nothing stops a name service but the end of the process: until then Ctrl-C is left as it is.
+    let peers = find(&live.peer, size, &ground, &mut gathered);
+    let hand = Hand::until_interrupted(live.common.roots())?;
     let mut seen = Vec::new();
     for settings in targets {
         match Seen::look(&hand, settings, live.size) {
@@ -62,12 +68,12 @@ pub(super) fn gather(live: Live, declared: Declared) -> Result<Gathered, Failure
         }
     }
     bound(&mut seen, &settings, (size, live.yes), &mut gathered)?;
-    let path = declared.path.unwrap_or_else(|| settings.path.clone());
     let places: Vec<_> = seen.iter().map(|place| (&place.settings, &place.inspection)).collect();
-    gathered.about = machine::about(&hand.roots, &settings, &places, &path);
-    if !seen.is_empty() {
+    gathered.about = machine::about(&hand.roots, &settings, &places, &ground.path);
+    gathered.about.extend(peers.iter().map(Peer::about));
+    if !seen.is_empty() || !peers.is_empty() {
         let turn = hand::wait_for_turn(&state, &hand.stop)?;
-        measure(&hand, &seen, &mut gathered);
+        measure(&hand, &Course { seen: &seen, peers: &peers }, &mut gathered);
         drop(turn);
     }
     Ok(gathered)
@@ -97,7 +103,7 @@ fn places(
     let (plan, _) = daemon::load(&options)?;
     let here = vec![PathBuf::from(".")];
     let named = match live.target.is_empty() {
-        true if is_configured => Vec::new(),
+        true if is_configured || !live.peer.is_empty() => Vec::new(),
         true => here,
         false => live.target.clone(),
     };
@@ -110,7 +116,7 @@ fn places(
             targets.push(known.cloned().unwrap_or(typed));
         }
     }
-    if named.is_empty() {
+    if named.is_empty() && is_configured {
         let on_disks = plan.targets.iter().filter(|target| target.ceph.is_none());
         targets = on_disks.cloned().collect();
     }

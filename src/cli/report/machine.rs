@@ -74,14 +74,11 @@ fn way(inspection: &Inspection, resources: &[Resource]) -> String {
 fn disk(device: &Device, resources: &[Resource]) -> String {
     let of_class = |resource: &&Resource| resource.class == ResourceClass::Disk;
     let known = resources.iter().filter(of_class).find(|r| *r.device == *device.name);
-    let facts = known.map(|resource| resource.facts.clone()).filter(|facts| !facts.is_empty());
-    let facts = facts.unwrap_or_else(|| {
-        let word = match device.rotational {
-            Some(true) => "turns",
-            Some(false) => "flash",
-            None => "medium unknown",
-        };
-        word.to_owned()
+    let facts = known.map(|resource| &*resource.facts).filter(|facts| !facts.is_empty());
+    let facts = facts.unwrap_or(match device.rotational {
+        Some(true) => "turns",
+        Some(false) => "flash",
+        None => "medium unknown",
     });
     format!("{} {facts}", device.name)
 }

@@ -5,13 +5,13 @@ use std::io::Write;
 
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use super::plan::Planned;
 use crate::base::clock::{Clock, Moment, SystemClock};
-use crate::base::units::Seconds;
+use crate::base::units::{Rate, Seconds};
 use crate::cli::progress::{Progress, opened};
 use crate::judge::advice::result;
-use crate::judge::facts::Run;
-use crate::model::job::What;
+use crate::judge::facts::{Facts, Run};
+use crate::model::job::{Profile, What};
+use crate::model::verdict::Unit;
 
 pub(super) struct Whole {
     on_a_terminal: bool,
@@ -58,11 +58,12 @@ impl Whole {
         }
     }
 
-    pub(super) fn begin(&mut self, name: &str, run: &Planned) {
+    /// A run of about so long begins.
+    pub(super) fn begin(&mut self, name: &str, (time, legs): (Seconds, &[Profile])) {
         self.run.end();
         self.number += 1;
-        self.now = (run.time(), SystemClock.now());
-        self.run = Progress::among(&self.bars, &run.legs);
+        self.now = (time, SystemClock.now());
+        self.run = Progress::among(&self.bars, legs);
         self.show(&format!("{}/{} {name}", self.number, self.count));
     }
 
@@ -75,6 +76,16 @@ impl Whole {
             }
             None => self.run.take(what),
         }
+        self.advance();
+    }
+
+    /// What a run says that isn't a worker's.
+    pub(super) fn hear(&mut self, text: String) {
+        self.run.say(text);
+        self.advance();
+    }
+
+    fn advance(&self) {
         let (planned, began) = self.now;
         let elapsed = SystemClock.now().since(began).0.min(planned.0);
         self.bar.set_position(((self.past.0 + elapsed) * 1e3) as u64);
@@ -90,7 +101,11 @@ impl Whole {
         self.whole += usize::from(is_whole);
         self.passed(self.now.0);
         let facts = run.map(|run| &run.facts);
-        let rate = facts.and_then(result).map(|(value, unit)| unit.show(value));
+        let show = |facts: &Facts, (value, unit): (f64, Unit)| match facts.is_link() {
+            true => Rate(value).bits(),
+            false => unit.show(value),
+        };
+        let rate = facts.and_then(|facts| Some(show(facts, result(facts)?)));
         let latency = facts.and_then(|facts| facts.latency_p50_seconds);
         let latency = latency.map_or(String::new(), |p50| format!(", p50 {p50}"));
         let rate = rate.unwrap_or_else(|| "no result".into());

@@ -6,6 +6,7 @@ use crate::base::units::{Bytes, Rate, Ratio, Seconds};
 use crate::model::link::{
     LinkCpu, LinkDirection, LinkFlow, LinkInterval, LinkMeasured, LinkProfile, LinkTick,
 };
+use crate::model::way::LinkCeiling;
 
 pub(super) fn headline(peer: SocketAddr, profile: &LinkProfile) -> String {
     let what = match profile.direction {
@@ -64,14 +65,18 @@ pub(super) fn line(interval: &LinkInterval) -> String {
     format!("{:.0} s   {}", interval.end.0, sums.join("   "))
 }
 
-pub(super) fn results(measured: &LinkMeasured) -> String {
+/// `unknown`: why there is no ceiling where there is none.
+pub(super) fn results(measured: &LinkMeasured, unknown: &str) -> String {
     let mut lines = vec![
         "- ".repeat(40).trim_end().to_owned(),
         "[ ID][Role] Interval           Transfer     Bitrate         Retr".to_owned(),
     ];
     lines.extend(measured.flows().flat_map(|(sends, flow)| totals(sends, flow)));
     lines.push(String::new());
-    lines.extend(measured.flows().flat_map(|(sends, flow)| about(sends, flow)));
+    for (sends, flow) in measured.flows() {
+        lines.extend(about(sends, flow));
+        lines.extend(ceiling(sends, flow, unknown));
+    }
     lines.push(format!("CPU: here {}, peer {}", cpu(&measured.own_cpu), cpu(&measured.peer_cpu)));
     lines.join("\n")
 }
@@ -117,6 +122,19 @@ fn about(sends: bool, flow: &LinkFlow) -> Vec<String> {
     parts.extend(flow.congestion.clone());
     let way = if sends { "to the peer" } else { "from the peer" };
     if parts.is_empty() { Vec::new() } else { vec![format!("{way}: {}", parts.join(", "))] }
+}
+
+/// What the way carries in that direction, and how much of it was used.
+fn ceiling(sends: bool, flow: &LinkFlow, unknown: &str) -> Option<String> {
+    let way = if sends { "to the peer" } else { "from the peer" };
+    let Some(LinkCeiling { rate, share, source, .. }) = &flow.ceiling else {
+        return (!unknown.is_empty()).then(|| format!("{way}: ceiling unknown: {unknown}"));
+    };
+    let used = match share {
+        Some(share) => format!("{share} of it"),
+        None => "less than what arrived, so it is none".into(),
+    };
+    Some(format!("{way}: ceiling {} ({source}), {used}", rate.bits()))
 }
 
 fn cpu(cpu: &LinkCpu) -> String {
@@ -179,6 +197,24 @@ mod tests {
         assert_eq!(bits(Bytes(117_684_907), Seconds(1.0)), "941 Mbits/sec");
         assert_eq!(bits(Bytes(1_176_849_070), Seconds(1.0)), "9.41 Gbits/sec");
         assert_eq!(bits(Bytes(1), Seconds(0.0)), "0.00 bits/sec");
+    }
+
+    #[test]
+    fn a_ceiling_is_told_with_its_share_or_why_there_is_none() {
+        let of = |share| {
+            let (line, rate, source) = (Rate(125e6), Rate(113_621_586.0), "eth0".into());
+            let ceiling = Some(LinkCeiling { line, rate, share, source });
+            ceiling_of(&LinkFlow { ceiling, ..LinkFlow::default() })
+        };
+        fn ceiling_of(flow: &LinkFlow) -> String {
+            ceiling(true, flow, "no route").unwrap()
+        }
+        assert_eq!(
+            of(Some(Ratio(0.9989))),
+            "to the peer: ceiling 908.97 Mbit/s (eth0), 99.9 % of it"
+        );
+        assert!(of(None).ends_with("so it is none"));
+        assert_eq!(ceiling_of(&LinkFlow::default()), "to the peer: ceiling unknown: no route");
     }
 
     #[test]

@@ -9,8 +9,11 @@ use crate::judge::facts::{CpuFacts, Facts};
 
 const FOREIGN: Margin = Margin { x: 0.0, threshold: FOREIGN_SHARE, full: 0.2 };
 const CPU: Margin = Margin { x: 0.0, threshold: CPU_SHARE, full: 0.99 };
-/// Behind a network nobody sees where operations wait: CPUs that others fill are a guess.
+/// Behind a network nobody sees where operations wait, nor where packets do: CPUs that others fill are
+/// a guess.
 const CPU_GUESS: f64 = 0.65;
+/// A thread of a link run that uses less is not what the run waits for.
+const OWN_IDLE: f64 = 0.5;
 const STEAL: Margin = Margin { x: 0.0, threshold: STEAL_SHARE, full: 0.2 };
 const QUOTA: Margin = Margin { x: 0.0, threshold: QUOTA_SHARE, full: 0.1 };
 const IN_FLIGHT: Margin = Margin { x: 0.0, threshold: 0.5, full: 0.3 };
@@ -49,9 +52,9 @@ pub(super) fn cpu(facts: &Facts) -> Option<Finding> {
         Finding::flagged(CPU, text, "it was flagged as limited by CPU").advise(more)
     };
     let elsewhere = |share: Option<Ratio>| share.filter(|_| !facts.keeps_depth());
-    let guess = |found: Option<Finding>| {
-        found.map(|found| found.at_most_if(facts.network_backed(), CPU_GUESS))
-    };
+    let idle_itself = facts.is_link() && cpu.busiest_ratio.is_some_and(|share| share.0 < OWN_IDLE);
+    let unseen = facts.network_backed() || idle_itself;
+    let guess = |found: Option<Finding>| found.map(|found| found.at_most_if(unseen, CPU_GUESS));
     let less_shared = "a host that is less shared";
     [
         flagged.then(unsaid),

@@ -119,12 +119,14 @@ type Look = fn(&Facts) -> Option<Finding>;
 
 /// In order of evaluation. The link is looked for three times: when it is full beyond doubt, after
 /// the CPU, and, where its line rate is unknown, by its own flat rate. A cgroup's limit that is used
-/// up needs no look at the CPU: a run that the CPU holds back doesn't get there.
+/// up and a window that is seen to close need no look at the CPU: a run that the CPU holds back doesn't
+/// get there.
 static RULES: &[(Limit, Look)] = &[
     (Limit::Contended, above::contended),
     (Limit::Cache, cache::look),
     (Limit::Link, link::full),
     (Limit::Throttle, throttle::counted),
+    (Limit::Window, window::counted),
     (Limit::Cpu, above::cpu),
     (Limit::Link, link::near),
     (Limit::Window, window::look),

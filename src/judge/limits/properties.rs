@@ -6,12 +6,14 @@ use proptest::prelude::*;
 
 use super::{RULES, judge};
 use crate::base::clock::Moment;
+use crate::base::physics::Framing;
 use crate::base::units::{Bytes, Frequency, Rate, Ratio, Seconds};
 use crate::judge::facts::{CpuFacts, DeviceFacts, Facts, Known, LinkFacts, SecondLeg, Subject};
 use crate::model::job::Access;
 use crate::model::outcome::Flags;
 use crate::model::path::{DeclaredBacking, DeclaredPath, Media, Raid, Wal};
 use crate::model::verdict::{Ceiling, Limit, Persistence, Trust, Unit};
+use crate::model::way::Line;
 
 /// Sound numbers, and some that no instrument gives.
 fn number() -> impl Strategy<Value = f64> {
@@ -83,18 +85,35 @@ fn device() -> impl Strategy<Value = DeviceFacts> {
     })
 }
 
+fn line() -> impl Strategy<Value = Line> {
+    let words = (any::<u32>(), 0..200_u32, 0..3_u32, 0..100_u32, 0..50_u32);
+    (number(), number(), words, any::<bool>()).prop_map(|(rate, flow, words, declared)| Line {
+        rate: Rate(rate),
+        flow: Rate(flow),
+        framing: Framing {
+            mtu: words.0,
+            encapsulation: words.1,
+            tags: words.2,
+            headers: words.3,
+            frame: words.4,
+        },
+        declared,
+        source: "a line".into(),
+    })
+}
+
 fn link() -> impl Strategy<Value = LinkFacts> {
     let numbers = (maybe(number()), maybe(any::<u64>()), maybe(any::<u64>()), maybe(number()));
-    (numbers, maybe(any::<u64>()), share(), share()).prop_map(|(numbers, window, receive, send)| {
-        LinkFacts {
-            line_bytes_per_second: numbers.0.map(Rate),
-            retransmits: numbers.1,
-            segment_payload_bytes: numbers.2.map(Bytes),
-            round_trip_seconds: numbers.3.map(Seconds),
-            window_bytes: window.map(Bytes),
-            receive_window_limited_ratio: receive,
-            send_buffer_limited_ratio: send,
-        }
+    let rest = (maybe(any::<u64>()), share(), share());
+    (numbers, maybe(line()), rest).prop_map(|(numbers, line, (window, receive, send))| LinkFacts {
+        line_bytes_per_second: numbers.0.map(Rate),
+        line,
+        retransmits: numbers.1,
+        segment_payload_bytes: numbers.2.map(Bytes),
+        round_trip_seconds: numbers.3.map(Seconds),
+        window_bytes: window.map(Bytes),
+        receive_window_limited_ratio: receive,
+        send_buffer_limited_ratio: send,
     })
 }
 

@@ -47,6 +47,14 @@ pub(super) fn look(facts: &Facts) -> Option<Finding> {
     Some(found.under(ceiling))
 }
 
+/// First look: the kernel counted the wait, and the rate is what the window allows. Then no CPU held
+/// the run back, whoever filled it.
+pub(super) fn counted(facts: &Facts) -> Option<Finding> {
+    let found = look(facts)?;
+    let both = found.second;
+    Some(Finding { counted: true, ..found.only_if(both) })
+}
+
 fn limited(facts: &Facts) -> Option<f64> {
     let link = &facts.link;
     [link.receive_window_limited_ratio, link.send_buffer_limited_ratio]
@@ -70,7 +78,7 @@ fn over_round_trip(facts: &Facts) -> Option<Ceiling> {
 mod tests {
     use super::*;
     use crate::base::units::{Bytes, Ratio, Seconds};
-    use crate::judge::facts::{LinkFacts, Subject};
+    use crate::judge::facts::{CpuFacts, LinkFacts, Subject};
     use crate::judge::limits::judge;
     use crate::model::path::DeclaredPath;
     use crate::model::verdict::Limit;
@@ -100,6 +108,22 @@ mod tests {
         let receive_window_limited_ratio = Some(Ratio(0.9));
         let both = LinkFacts { receive_window_limited_ratio, ..half_a_megabyte() };
         assert_eq!(judge(&run(both)).confidence, 1.0);
+    }
+
+    #[test]
+    fn cpus_that_others_fill_are_not_taken_for_a_window() {
+        let receive_window_limited_ratio = Some(Ratio(0.9));
+        let of = |link| {
+            let allowed_ratio = Some(Ratio(1.0));
+            let cpu = CpuFacts { allowed_ratio, ..CpuFacts::default() };
+            judge(&Facts { cpu, ..run(link) }).limit
+        };
+        let both = LinkFacts { receive_window_limited_ratio, ..half_a_megabyte() };
+        assert_eq!(of(both), Limit::Window);
+        let window_bytes = Some(Bytes(4 << 20));
+        let slow_reader =
+            LinkFacts { receive_window_limited_ratio, window_bytes, ..half_a_megabyte() };
+        assert_eq!(of(slow_reader), Limit::Cpu, "it may be what keeps the window closed");
     }
 
     #[test]

@@ -202,7 +202,7 @@ fn what_cannot_be_known_to_be_degraded_is_absent() {
 }
 
 fn resource(device: &str, class: ResourceClass) -> Resource {
-    let (facts, load) = (String::new(), Vec::new());
+    let (facts, load) = ("".into(), Vec::new());
     Resource { device: device.into(), class, facts, load, share: None, of: Of::Time }
 }
 

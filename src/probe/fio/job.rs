@@ -56,6 +56,7 @@ pub(super) fn read(section: &Section, notes: &mut Vec<(usize, String)>) -> Resul
         sync: options.sync()?,
         flush: options.flag(&["end_fsync"], false)? && reads.0 < 1.0,
         direct: true,
+        oltp: None,
     };
     options.bound(&mut profile)?;
     disk::check(&profile).map_err(|(key, text)| options.wrong(keys_of(key), text))?;
@@ -294,11 +295,10 @@ mod tests {
             runtime: Seconds(30.0),
             ramp: Seconds(2.0),
             bytes_max: Bytes(u64::MAX),
-            operations_max: None,
             span: Some(Bytes(128 << 20)),
             sync: true,
             flush: true,
-            direct: true,
+            ..crate::model::samples::profile()
         };
         assert_eq!(job.legs, [expected]);
     }

@@ -59,15 +59,20 @@ fn probe() -> ProbeView {
     }
 }
 
+fn flow(operations: f64, latency: f64) -> Flow {
+    Flow {
+        operations_per_second: Some(operations),
+        bytes_per_second: operations * 4096.0,
+        latency: Some(Seconds(latency)),
+    }
+}
+
 fn sample() -> Snapshot {
     let resource = |device: &str, class, facts: &str, share| Resource {
         device: device.into(),
         class,
         facts: facts.into(),
-        load: vec![
-            ("read", "204/s, 816 KiB/s, 9.1 ms".into()),
-            ("write", "88/s, 352 KiB/s, 21 ms".into()),
-        ],
+        load: vec![("read", flow(204.0, 9.1e-3)), ("write", flow(88.0, 21e-3))],
         share,
         of: if class == ResourceClass::Link { Of::LineRate } else { Of::Time },
     };
@@ -133,7 +138,6 @@ fn whatever_a_host_calls_its_things_is_text_and_no_markup() {
     snapshot.host.name = evil.into();
     snapshot.resources[0].device = evil.into();
     snapshot.resources[0].facts = evil.into();
-    snapshot.resources[0].load[0].1 = evil.into();
     let probe = Arc::make_mut(&mut snapshot.probes[0]);
     (probe.name, probe.target, probe.summary) = (evil.into(), evil.into(), evil.into());
     probe.history[0].text = evil.into();

@@ -14,7 +14,7 @@ use crate::model::job::Backing;
 use crate::model::live::{DiskLive, DiskWindow};
 use crate::model::metric::Label;
 use crate::model::outcome::DiskCondition;
-use crate::model::snapshot::{Of, Resource, ResourceClass};
+use crate::model::snapshot::{Flow, Of, Resource, ResourceClass};
 
 pub(super) struct Disk {
     pub(super) track: Track,
@@ -28,7 +28,13 @@ pub(super) struct Disk {
     identity: Label,
     sequence: KeptNumber,
     known_sequence: Option<u64>,
+    /// Ticks since the identity was asked for.
+    unasked: u32,
 }
+
+/// The identity of a disk whose counters stand still is asked for at every so many ticks: what hasn't
+/// moved has no spike to show, and with many devices these reads were a tenth of a tick.
+const ASK_EVERY: u32 = 10;
 
 impl Disk {
     pub(super) fn new(roots: &Roots, sheet: Sheet, track: Track, at: Moment) -> Self {
@@ -45,6 +51,7 @@ impl Disk {
             identity,
             sequence,
             known_sequence,
+            unasked: 0,
         }
     }
 
@@ -53,7 +60,15 @@ impl Disk {
     }
 
     /// Another disk bears the name now: the kernel numbers each it ever saw (since 5.15).
-    pub(super) fn is_replaced(&mut self) -> bool {
+    /// `moved`: its counters are not those of the last tick.
+    pub(super) fn is_replaced(&mut self, moved: bool) -> bool {
+        self.unasked += 1;
+        // A loop is given another file, or none, without a request.
+        let still = !moved && self.sheet.facts.class != Class::Loop;
+        if still && self.unasked < ASK_EVERY {
+            return false;
+        }
+        self.unasked = 0;
         let now = self.sequence.read();
         now.is_some() && self.known_sequence.is_some() && now != self.known_sequence
     }
@@ -82,21 +97,22 @@ impl Disk {
     pub(super) fn resource(&self) -> Resource {
         let window = self.window();
         let load = window.map_or_else(Vec::new, |w| {
-            let phrase = |rate: f64, bytes: f64, latency: Option<Seconds>| {
-                let wait = latency.map_or_else(String::new, |s| format!(", {s}"));
-                format!("{rate:.0}/s, {}/s{wait}", Bytes(bytes as u64))
+            let flow = |operations, bytes_per_second, latency| Flow {
+                operations_per_second: Some(operations),
+                bytes_per_second,
+                latency,
             };
             let l = &w.load;
             vec![
-                ("read", phrase(l.reads_per_second, l.read_bytes_per_second, w.read_latency())),
-                ("write", phrase(l.writes_per_second, l.write_bytes_per_second, w.write_latency())),
+                ("read", flow(l.reads_per_second, l.read_bytes_per_second, w.read_latency())),
+                ("write", flow(l.writes_per_second, l.write_bytes_per_second, w.write_latency())),
             ]
         });
         let share: Option<Ratio> = window.and_then(|w| w.busy);
         Resource {
-            device: self.sheet.name().to_owned(),
+            device: Arc::clone(self.label()),
             class: ResourceClass::Disk,
-            facts: self.sheet.phrase.clone(),
+            facts: Arc::clone(&self.sheet.phrase),
             load,
             share: share.filter(|_| self.sheet.rotational() == Some(true)),
             of: Of::Time,
@@ -164,7 +180,7 @@ pub(super) struct Sheet {
     pub(super) leaves: Vec<Label>,
     /// Names under which own runs may go on in it.
     pub(super) related: Vec<Label>,
-    phrase: String,
+    phrase: Label,
     note: Option<String>,
 }
 
@@ -216,7 +232,7 @@ impl Sheet {
         let leaves = leaves.iter().map(|leaf| leaf.as_str().into()).collect();
         let facts = Facts { backing, ..facts };
         let slots = directory(roots, name).filter(|_| leaf).and_then(|dir| slots(&dir));
-        Self { facts, media, leaf, slots, info, leaves, related, phrase, note }
+        Self { facts, media, leaf, slots, info, leaves, related, phrase: phrase.into(), note }
     }
 
     pub(super) fn name(&self) -> &str {

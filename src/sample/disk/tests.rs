@@ -120,7 +120,7 @@ fn whole_disks_and_stacks_have_series_and_parts_and_empty_ones_have_not() {
     let all: String = names.iter().map(|name| line(name, 1, 0, 1)).collect();
     let reading = lab.tick(&all);
     assert_eq!(devices(&reading), ["dm-0", "nvme0n1", "sda", "vda"]);
-    assert_eq!(reading.conditions.disks.keys().collect::<Vec<_>>(), ["nvme0n1", "sda", "vda"]);
+    assert_eq!(reading.conditions.disks.keys().map(|name| &**name).collect::<Vec<_>>(), ["nvme0n1", "sda", "vda"]);
     let leaf = reading.points.iter().find(|p| p.desc.name == "loadline_disk_leaf_info").unwrap();
     assert_eq!(leaf.labels.iter().map(|l| &**l).collect::<Vec<_>>(), ["sda", "dm-0"]);
     assert_eq!(info(&reading, "dm-0")[..3], ["hdd", "local", ""]);
@@ -232,7 +232,7 @@ fn a_declared_medium_beats_the_kernel_and_an_unknown_one_is_said() {
     let all = ["sda", "vda", "nvme0n1"].map(|name| line(name, 1, 0, 0)).concat();
     let plain = Lab::with(settings.clone()).tick(&all);
     assert_eq!(["sda", "vda", "nvme0n1"].map(|d| info(&plain, d)[0]), ["hdd", "unknown", "nvme"]);
-    let facts: Vec<_> = plain.resources.iter().map(|r| r.facts.as_str()).collect();
+    let facts: Vec<_> = plain.resources.iter().map(|r| &*r.facts).collect();
     assert_eq!(facts, ["nvme", "hdd", "hdd? (virtio: medium unknown)"]);
     assert_eq!(plain.notes, ["vda: medium unknown (virtio): set disks.vda.media"]);
     settings.disks.insert("vda".into(), DiskSettings { media: Some(Media::Ssd), smr: false });
@@ -247,7 +247,7 @@ fn only_a_spindle_is_as_full_as_it_is_busy() {
     let both = |busy| line("sda", 1, 0, busy) + &line("nvme0n1", 1, 0, busy);
     lab.tick(&both(0));
     let reading = lab.tick(&both(400));
-    let share = |device: &str| reading.resources.iter().find(|r| r.device == device).unwrap().share;
+    let share = |device: &str| reading.resources.iter().find(|r| *r.device == *device).unwrap().share;
     assert_eq!(share("sda").map(|s| s.0), Some(0.4));
     assert_eq!(share("nvme0n1"), None);
 }
@@ -300,6 +300,6 @@ fn the_fixture_host_is_a_spindle_a_flash_disk_and_a_volume() {
     let nvme = ["nvme", "local", "nvme", model, "none", "write through", "", ""];
     assert_eq!(info(&out, "nvme0n1"), nvme);
     assert_eq!(info(&out, "dm-0"), ["hdd", "local", "", "", "", "", "vg-root", "LVM-uGz3"]);
-    let facts: Vec<_> = out.resources.iter().map(|r| r.facts.as_str()).collect();
+    let facts: Vec<_> = out.resources.iter().map(|r| &*r.facts).collect();
     assert_eq!((facts, out.rejected), (vec!["nvme", "hdd, 7200 rpm"], 0));
 }

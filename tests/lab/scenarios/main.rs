@@ -19,7 +19,10 @@ mod fio;
 #[allow(dead_code, reason = "shared with the end-to-end tests, which use more of it")]
 #[path = "../../e2e/harness.rs"]
 mod harness;
+#[path = "../hosts.rs"]
+pub mod hosts;
 mod layers;
+mod links;
 mod matrix;
 mod measure;
 #[allow(dead_code, reason = "shared with the lab, which tests it")]
@@ -143,7 +146,13 @@ fn main() {
     let _ = rustix::process::setpriority_process(None, -15);
     // One disk at a time: they share the CPUs that make them what they are.
     arguments.test_threads = Some(1);
-    let lists = [disks::SCENARIOS, throttles::SCENARIOS, layers::SCENARIOS, network::SCENARIOS];
+    let lists = [
+        disks::SCENARIOS,
+        throttles::SCENARIOS,
+        layers::SCENARIOS,
+        network::SCENARIOS,
+        links::SCENARIOS,
+    ];
     let trials = lists.into_iter().flatten().map(|one| one.trial(repeat, full)).collect();
     let conclusion = libtest_mimic::run(&arguments, trials);
     let kept = matrix::conclude();

@@ -76,7 +76,10 @@ impl Row {
 
     pub fn describe(&self) -> String {
         let facts = &self.sight.facts;
-        let rate = facts.operations().unwrap_or(0.0);
+        let rate = match facts.goodput_bytes_per_second {
+            Some(rate) => rate.bits(),
+            None => format!("{:.1}/s", facts.operations().unwrap_or(0.0)),
+        };
         let gain = facts.gain().map_or("-".into(), |gain| format!("{gain:.2}"));
         let Verdict { limit, confidence, text, because, .. } = &self.verdict;
         let (limit, because) = (limit.label(), because.join("; "));
@@ -84,7 +87,7 @@ impl Row {
         let set: Vec<&str> =
             flags.filter(|(_, is)| *is == Some(true)).map(|(name, _)| name).collect();
         let set = set.join(" ");
-        format!("{limit} {confidence:.2}, {rate:.1}/s, gain {gain}: {text} ({because}) [{set}]")
+        format!("{limit} {confidence:.2}, {rate}, gain {gain}: {text} ({because}) [{set}]")
     }
 }
 

@@ -221,7 +221,7 @@ fn case_022_a_san_host_shows_each_lun_once() {
     let maps = shown.iter().filter(|name| name.starts_with("dm-")).count();
     assert_eq!((shown.len(), maps, reading.dropped_devices), (65, 64, 0));
     let reads = |name: &&String| number(&reading, "_reads_completed_total", name).unwrap();
-    let leaves: f64 = reading.conditions.disks.keys().map(|name| reads(&name)).sum();
+    let leaves: f64 = reading.conditions.disks.keys().map(|name| reads(&&name.to_string())).sum();
     assert_eq!(leaves, 411_160.0, "each operation once");
     assert_eq!(info(&reading, "dm-0")[1..3], ["network", ""]);
     assert_eq!(info(&reading, "dm-120")[6], "vgdata-lv0");

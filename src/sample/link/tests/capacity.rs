@@ -16,7 +16,7 @@ fn case_045_each_direction_is_measured_against_the_line_by_itself() {
     }
     let headroom = rig.value("loadline_nic_receive_headroom_ratio").unwrap();
     assert!((headroom - 0.02).abs() < 1e-9);
-    assert_eq!(rig.out.resources[0].facts, "40 Gbit/s");
+    assert_eq!(&*rig.out.resources[0].facts, "40 Gbit/s");
     assert_eq!(rig.out.resources[0].load.len(), 2);
 }
 
@@ -44,7 +44,7 @@ fn an_unknown_speed_is_a_note_and_never_a_utilization() {
         }
         let note = "eth0: speed unknown, link alert off: set `links.eth0.rate`";
         assert_eq!(rig.out.notes, [note]);
-        assert_eq!(rig.out.resources[0].facts, "speed unknown");
+        assert_eq!(&*rig.out.resources[0].facts, "speed unknown");
     }
 }
 
@@ -98,7 +98,7 @@ fn a_declared_rate_is_the_capacity_and_watches_the_link() {
     dev(&rig, line("tun0", 500_000, 0));
     rig.tick();
     assert_eq!(rig.value(RECEIVE_SHARE), Some(0.5));
-    assert_eq!(rig.out.resources[0].facts, "8 Mbit/s (declared), virtual");
+    assert_eq!(&*rig.out.resources[0].facts, "8 Mbit/s (declared), virtual");
     assert!(rig.out.notes.is_empty());
 }
 
@@ -160,7 +160,7 @@ fn case_046_a_speed_that_never_answers_delays_no_counter() {
     rig.tick();
     assert_eq!(rig.value(RECEIVE_RATE), Some(2000.0));
     assert_eq!(rig.value("loadline_nic_capacity_known"), None, "not even that it isn't");
-    assert_eq!(rig.out.resources[0].facts, "speed not known yet");
+    assert_eq!(&*rig.out.resources[0].facts, "speed not known yet");
     // Lets the thread go.
     drop(std::fs::OpenOptions::new().write(true).open(speed));
 }

@@ -1,0 +1,96 @@
+//! The alert rules: Prometheus' own tool accepts them, their cases hold, and they keep the
+//! conventions that the tool doesn't know.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::disallowed_methods,
+    clippy::print_stderr,
+    reason = "tests"
+)]
+
+mod file;
+mod lint;
+#[path = "../promql.rs"]
+mod promql;
+mod routes;
+
+use std::collections::BTreeSet;
+
+use file::{Alert, CaseFile, alerts, files, read, root};
+
+/// Every alert stands here with a daemon that is restarted and one whose data end.
+const RESTART: &str = "restart.yml";
+const SEVERITIES: [&str; 3] = ["critical", "warning", "info"];
+const RUNBOOK_HEADINGS: [&str; 4] = ["## Meaning", "## Impact", "## Diagnosis", "## Mitigation"];
+
+#[test]
+fn promtool_accepts_the_rules() {
+    promql::promtool(
+        &["check", "rules", "--lint=all", "--lint-fatal"],
+        &files("alerts", ".rules.yml"),
+    );
+}
+
+#[test]
+fn promtool_finds_the_cases_true() {
+    let check = |file| std::thread::spawn(|| promql::promtool(&["test", "rules"], &[file]));
+    let checks: Vec<_> = files("alerts/tests", ".yml").into_iter().map(check).collect();
+    checks.into_iter().for_each(|check| check.join().unwrap());
+}
+
+#[test]
+fn every_alert_has_a_case_that_fires_and_one_that_does_not() {
+    let cases: Vec<CaseFile> = files("alerts/tests", ".yml").iter().map(|p| read(p)).collect();
+    let checks = || cases.iter().flat_map(|f| &f.tests).flat_map(|c| &c.alert_rule_test);
+    let named = |fires: bool| -> BTreeSet<&str> {
+        checks().filter(|c| c.exp_alerts.is_empty() != fires).map(|c| &*c.alertname).collect()
+    };
+    let alerts = alerts();
+    let names: BTreeSet<&str> = alerts.iter().map(|a| &*a.alert).collect();
+    assert_eq!(&names - &named(true), BTreeSet::new(), "alerts without a case that fires");
+    assert_eq!(&names - &named(false), BTreeSet::new(), "alerts without a case that doesn't");
+    let all = &named(true) | &named(false);
+    assert_eq!(&all - &names, BTreeSet::new(), "cases of alerts that don't exist");
+}
+
+#[test]
+fn a_restart_and_the_end_of_data_make_no_alert_by_themselves() {
+    let path = root().join("alerts/tests").join(RESTART);
+    let cases: CaseFile = read(&path);
+    let checks = cases.tests.iter().flat_map(|case| &case.alert_rule_test);
+    let quiet: BTreeSet<_> =
+        checks.filter(|c| c.exp_alerts.is_empty()).map(|c| c.alertname.clone()).collect();
+    let names: BTreeSet<_> = alerts().into_iter().map(|alert| alert.alert).collect();
+    assert_eq!(&names - &quiet, BTreeSet::new(), "alerts that {RESTART} leaves out");
+}
+
+#[test]
+fn every_alert_waits_lingers_and_has_a_severity_and_its_three_annotations() {
+    for Alert { alert, r#for, keep_firing_for, labels, annotations, .. } in alerts() {
+        assert!(alert.starts_with("Loadline"), "{alert}: the name says whose it is");
+        assert!(r#for.is_some(), "{alert}: no `for`");
+        assert!(keep_firing_for.is_some(), "{alert}: no `keep_firing_for`");
+        let severity = labels.get("severity").map(String::as_str).unwrap_or("");
+        assert!(SEVERITIES.contains(&severity), "{alert}: severity `{severity}`");
+        let keys: Vec<_> = annotations.keys().map(String::as_str).collect();
+        assert_eq!(keys, ["description", "runbook", "summary"], "{alert}");
+    }
+}
+
+#[test]
+fn every_alert_has_its_runbook_and_every_runbook_its_alert() {
+    let alerts = alerts();
+    for Alert { alert, annotations, .. } in &alerts {
+        let path = &annotations["runbook"];
+        assert_eq!(path, &format!("docs/runbooks/{alert}.md"));
+        let text = std::fs::read_to_string(root().join(path)).unwrap_or_default();
+        let headings: Vec<_> = text.lines().filter(|line| line.starts_with("## ")).collect();
+        assert_eq!(headings, RUNBOOK_HEADINGS, "{path}");
+        assert!(text.starts_with(&format!("# {alert}\n")), "{path}");
+    }
+    let names: BTreeSet<_> = alerts.iter().map(|a| format!("{}.md", a.alert)).collect();
+    for path in files("docs/runbooks", ".md") {
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        assert!(names.contains(&name), "{name}: no such alert");
+    }
+}
