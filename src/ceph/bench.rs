@@ -72,7 +72,7 @@ fn amount(number: &str, unit: &str) -> Option<Bytes> {
     };
     let number: f64 = number.parse().ok()?;
     let bytes = number * (1_u64 << shift) as f64;
-    (bytes >= 1.0 && bytes < 1e18).then_some(Bytes(bytes as u64))
+    (1.0..1e18).contains(&bytes).then_some(Bytes(bytes as u64))
 }
 
 #[cfg(test)]

@@ -7,13 +7,9 @@ use crate::cluster::{self, NEEDS};
 use crate::harness::{Setup, until, until_within};
 
 pub const SLOW: &[Promise] = &[
-    Promise::new("a_daemon_publishes_each_osd_and_its_deviation", publishes)
-        .root()
-        .needs(NEEDS)
-        .alone(),
+    Promise::new("a_daemon_publishes_each_osd_and_its_deviation", publishes).root().needs(NEEDS),
     Promise::new("monitors_that_are_gone_cost_the_daemon_a_failure_and_nothing_else", gone)
-        .needs(&["ceph"])
-        .alone(),
+        .needs(&["ceph"]),
 ];
 
 fn config(conf: &str, timeout: &str) -> String {
@@ -24,9 +20,17 @@ fn config(conf: &str, timeout: &str) -> String {
     )
 }
 
+/// What the guard sees of this host are files that never change: it waits for nobody's load.
+fn on_a_quiet_host(config: String) -> Setup {
+    let fixture = |part| format!("{}/tests/fixtures/host/{part}", env!("CARGO_MANIFEST_DIR"));
+    let roots = [("--path.procfs", "proc"), ("--path.sysfs", "sys")];
+    let args = roots.iter().flat_map(|(flag, part)| [(*flag).to_owned(), fixture(*part)]);
+    Setup { args: args.collect(), ..Setup::config(config) }
+}
+
 fn publishes() {
     cluster::with(|cluster| {
-        let daemon = Setup::config(config(&cluster.conf(), "10s")).start();
+        let daemon = on_a_quiet_host(config(&cluster.conf(), "10s")).start();
         let page = until_within(Duration::from_secs(180), "both OSDs", || {
             let page = daemon.page();
             let osds = page.all("loadline_osd_bench_bytes_per_second", &[]).len();
@@ -53,7 +57,7 @@ fn gone() {
     let conf = dir.path().join("ceph.conf");
     std::fs::write(&conf, "[global]\nmon host = 127.0.0.1:1\nauth client required = none\n")
         .unwrap();
-    let daemon = Setup::config(config(&conf.display().to_string(), "2s")).start();
+    let daemon = on_a_quiet_host(config(&conf.display().to_string(), "5s")).start();
     let late = ["probe=\"osds\"", "reason=\"timed_out\""];
     until_within(Duration::from_secs(120), "the failure", || {
         daemon.page().get("loadline_probe_failures_total", &late).filter(|n| *n >= 1.0)
