@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde_json::Value;
@@ -193,22 +193,23 @@ fn disk_probe_ran(daemon: &Daemon) -> bool {
     }
 }
 
-/// Reads the disk until the last window tells how long a read takes.
-fn read_a_while(disk: &Mounted, prometheus: &Prometheus) {
-    let from = format!("if={}", disk.disk.device);
-    let mut reading = Command::new("sh")
-        .args([
-            "-c",
-            "while dd \"$0\" of=/dev/null bs=64k count=2000 iflag=direct; do :; done",
-            &from,
-        ])
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    let latency = format!("loadline_disk_read_latency_seconds{{device=\"{}\"}}", disk.disk.name());
-    prometheus.until_some(&latency);
-    let _ = reading.kill();
-    let _ = reading.wait();
+/// Reads a disk until it is dropped.
+struct Reading(Child);
+
+impl Reading {
+    fn of(disk: &Mounted) -> Self {
+        let from = format!("if={}", disk.disk.device);
+        let again = "while dd \"$0\" of=/dev/null bs=64k count=200 iflag=direct; do :; done";
+        let mut shell = Command::new("sh");
+        Self(shell.args(["-c", again, &from]).stderr(Stdio::null()).spawn().unwrap())
+    }
+}
+
+impl Drop for Reading {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
 fn all_panels() {
@@ -225,7 +226,13 @@ fn all_panels() {
     }
 
     let quiet = disk_probe_ran(&probing);
-    read_a_while(&disk, &prometheus);
+    // The server has seen runs begin and end, and how long a read takes.
+    for way in ["read", "write"] {
+        let count = format!("loadline_probe_{way}_duration_seconds_count");
+        prometheus.until_some(&format!("increase({count}[5m]) > 0"));
+    }
+    let _reading = Reading::of(&disk);
+    prometheus.until_some("loadline_disk_read_latency_seconds");
     let (mut wrong, mut shown) = (unused(&asked), BTreeSet::new());
     for query in &asked {
         let reason = rightly_empty(&query.expression, quiet);
