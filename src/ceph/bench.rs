@@ -91,7 +91,7 @@ mod tests {
         assert_eq!((bench.rate, bench.elapsed), (Rate(2_115_816.0), None));
         let new = json!({"bytes_written": 67_108_864, "blocksize": 4_194_304,
             "elapsed_sec": 0.515_407_121, "bytes_per_sec": 130_205_542.891_596_96,
-            "iops": 31.043_420_527_362_098});
+            "iops": 31.043_420_527_362_1});
         let bench = parse(&new).unwrap();
         assert_eq!((bench.bytes, bench.block), (Bytes(64 * MIB), Bytes(4 * MIB)));
         assert!((bench.operations_per_second().unwrap().0 - 31.043).abs() < 0.001);

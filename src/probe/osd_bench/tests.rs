@@ -7,6 +7,10 @@ use crate::model::ceph::{Cluster, Osd};
 use crate::model::job::{Region, Target};
 use crate::workload::testing::Ears;
 
+fn text(path: &Path) -> String {
+    String::from_utf8(crate::host::roots::read_file(path).unwrap()).unwrap()
+}
+
 fn read(text: &str) -> Result<Shape, String> {
     let document = Document::parse("test", text).unwrap();
     (KIND.read)(document.root().get("osd_bench").as_ref()).map_err(|complaint| complaint.text)
@@ -66,10 +70,10 @@ fn the_osds_have_their_turns_one_after_another() {
     let ears = Ears::default();
     let Outcome::Done(done) = run(&run_on(dir.path(), STATUS, BENCH), &ears) else { panic!() };
     assert_eq!((benched(&done), done.cost.written_bytes), (2, Bytes(16 * MIB)));
-    let told = std::fs::read_to_string(dir.path().join("told")).unwrap();
+    let told = text(&dir.path().join("told"));
     assert_eq!(told, "tell osd.0 bench 8388608 4194304\ntell osd.1 bench 8388608 4194304\n");
     assert_eq!(ears.heard.lock().unwrap().len(), 2);
-    let asked = std::fs::read_to_string(dir.path().join("asked")).unwrap();
+    let asked = text(&dir.path().join("asked"));
     assert_eq!(asked.lines().count(), 2, "the health is asked before each");
 }
 
