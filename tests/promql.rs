@@ -12,45 +12,7 @@ use promql_parser::parser::{self, Expr, VectorSelector};
 const TARGET_LABELS: [&str; 2] = ["job", "instance"];
 
 /// Metrics that dashboards and rules name and that loadline doesn't export yet: kind and labels as planned.
-pub(crate) const AWAITED: [(&str, MetricKind, &[&str]); 25] = [
-    ("loadline_probe_runs_total", MetricKind::Counter, &["probe", "peer"]),
-    ("loadline_probe_failures_total", MetricKind::Counter, &["probe", "peer", "reason"]),
-    ("loadline_probe_skips_total", MetricKind::Counter, &["probe", "peer", "reason"]),
-    ("loadline_probe_last_run_timestamp_seconds", MetricKind::Gauge, &["probe", "peer"]),
-    ("loadline_probe_last_success_timestamp_seconds", MetricKind::Gauge, &["probe", "peer"]),
-    ("loadline_probe_interval_seconds", MetricKind::Gauge, &["probe", "peer"]),
-    ("loadline_probe_run_seconds", MetricKind::Gauge, &["probe", "peer"]),
-    ("loadline_link_probe_transmit_bytes_per_second", MetricKind::Gauge, &["probe", "peer"]),
-    ("loadline_link_probe_receive_bytes_per_second", MetricKind::Gauge, &["probe", "peer"]),
-    (
-        "loadline_link_probe_single_stream_bytes_per_second",
-        MetricKind::Gauge,
-        &["probe", "peer", "direction"],
-    ),
-    (
-        "loadline_link_probe_stream_bytes_per_second",
-        MetricKind::Gauge,
-        &["probe", "peer", "direction", "stream"],
-    ),
-    ("loadline_link_probe_retransmit_ratio", MetricKind::Gauge, &["probe", "peer", "direction"]),
-    ("loadline_link_probe_rtt_seconds", MetricKind::Gauge, &["probe", "peer", "direction", "q"]),
-    ("loadline_link_probe_busy_total", MetricKind::Counter, &["probe", "peer"]),
-    ("loadline_link_probe_list_mismatch", MetricKind::Gauge, &["probe", "peer"]),
-    ("loadline_mesh_peers", MetricKind::Gauge, &[]),
-    ("loadline_mesh_source_failures_total", MetricKind::Counter, &["source"]),
-    ("loadline_mesh_dropped_peers", MetricKind::Gauge, &["reason"]),
-    ("loadline_peer_tests_total", MetricKind::Counter, &["result"]),
-    ("loadline_oltp_max_operations_per_second", MetricKind::Gauge, &["probe", "target"]),
-    ("loadline_oltp_latency_seconds", MetricKind::Gauge, &["probe", "target", "load"]),
-    ("loadline_oltp_p99_latency_seconds", MetricKind::Gauge, &["probe", "target", "load"]),
-    (
-        "loadline_osd_bench_bytes_per_second",
-        MetricKind::Gauge,
-        &["probe", "target", "osd", "device_class"],
-    ),
-    ("loadline_osd_bench_deviation_ratio", MetricKind::Gauge, &["probe", "target", "osd"]),
-    ("loadline_osd_commit_latency_seconds", MetricKind::Gauge, &["probe", "target", "osd"]),
-];
+pub(crate) const AWAITED: [(&str, MetricKind, &[&str]); 0] = [];
 
 /// One metric name as a server stores it.
 pub(crate) struct Known {
