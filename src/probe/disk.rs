@@ -23,6 +23,7 @@ pub static KIND: Kind = Kind {
               depth: 4\n  jobs: 2\n  runtime: 3s\n  ramp: 0s\n  bytes: 16GiB\n  sync: false\n  \
               flush: false\n  direct: true\n",
     descs: metrics::STORAGE,
+    points: |_, _, _| {},
     read: |section| {
         let options: Options = match section {
             Some(section) => section.read()?,

@@ -21,6 +21,7 @@ pub static KIND: Kind = Kind {
     help: "the depth ladder on one profile: its ceiling, and the depth that reaches it",
     example: "knee:\n  profile: rand_read\n  block_size: 4KiB\n  runtime: 18s\n  bytes: 16GiB\n",
     descs: metrics::STORAGE,
+    points: |_, _, _| {},
     read: |section| {
         let options: Options = match section {
             Some(section) => section.read()?,

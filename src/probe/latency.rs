@@ -17,6 +17,7 @@ pub static KIND: Kind = Kind {
     help: "single direct reads, and single O_DSYNC writes, at depth 1",
     example: "latency:\n  reads: 16\n  writes: 4\n  block_size: 4KiB\n",
     descs: metrics::STORAGE,
+    points: |_, _, _| {},
     read: |section| {
         let options = match section {
             Some(section) => section.read()?,

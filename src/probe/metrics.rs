@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use super::families::*;
 pub use super::families::{EVERY, STORAGE, TARGETS};
-use super::osd_families;
 use crate::base::clock::Moment;
 use crate::base::fault::FaultKind;
 use crate::model::metric::{Desc, Label, Point, push_some};
@@ -23,8 +22,7 @@ pub fn points(view: &ProbeView, now: Moment, out: &mut Vec<Point>) {
         info(view, done, out);
         rates(labels, done, out);
         evidence(labels, done, out);
-        super::oltp::points(labels, done, out);
-        osd_families::points(labels, done, out);
+        super::PROBES.iter().for_each(|kind| (kind.points)(labels, done, out));
     }
 }
 

@@ -19,8 +19,8 @@ use crate::config::complaint::Complaint;
 use crate::config::document::Section;
 use crate::model::job::{EngineKind, Profile, Run};
 use crate::model::link::LinkProfile;
-use crate::model::metric::Desc;
-use crate::model::outcome::Outcome;
+use crate::model::metric::{Desc, Label, Point};
+use crate::model::outcome::{Done, Outcome};
 use crate::workload::Watch;
 use depths::Depths;
 
@@ -32,6 +32,8 @@ pub struct Kind {
     /// Every option with its default, as YAML.
     pub example: &'static str,
     pub descs: &'static [&'static Desc],
+    /// Adds what a finished run shows beyond what all storage probes show; labels `probe`, `target`.
+    pub points: fn([&Label; 2], &Done, &mut Vec<Point>),
     /// Options to shape; `None` takes every default.
     pub read: fn(Option<&Section<'_>>) -> Result<Shape, Complaint>,
     /// Runs inside a worker process: may block for ever where the target does.

@@ -15,7 +15,6 @@ use crate::config::read;
 use crate::model::job::{Access, Profile};
 use crate::model::oltp::{BLOCK_BYTES, Load, Oltp, Variant};
 
-pub(super) use families::points;
 
 pub static KIND: Kind = Kind {
     name: "oltp",
@@ -24,6 +23,7 @@ pub static KIND: Kind = Kind {
     example: "oltp:\n  limit: 30ms\n  variant: pblio\n  runtime: 2m\n  ramp: 0s\n  bytes: 1GiB\n  \
               direct: true\n",
     descs: families::DESCS,
+    points: families::points,
     read: |section| {
         let options: Options = match section {
             Some(section) => section.read()?,

@@ -23,6 +23,7 @@ pub static KIND: Kind = Kind {
            while the cluster is HEALTH_OK and neither recovers nor scrubs",
     example: "osd_bench:\n  bytes: 256MiB\n  block_size: 4MiB\n  osds: 32\n  runtime: 60s\n",
     descs: osd_families::OSDS,
+    points: osd_families::points,
     read: |section| {
         let options: Options = match section {
             Some(section) => section.read()?,

@@ -17,6 +17,7 @@ pub static KIND: Kind = Kind {
     help: "the write pattern of `osd_bench` on a directory: 4 MiB blocks in sequence, then a flush",
     example: "osd_like:\n  bytes: 256MiB\n  block_size: 4MiB\n",
     descs: metrics::STORAGE,
+    points: |_, _, _| {},
     read: |section| {
         let options: Options = match section {
             Some(section) => section.read()?,
