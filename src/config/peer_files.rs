@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 
 use super::document::Document;
-use super::peers::{peer, same};
+use super::peers::{peer_at, same};
+use super::settings::PeerSettings;
 use super::watch::Watched;
 use crate::base::clock::Moment;
 use crate::base::fault::{Fault, FaultKind};
@@ -22,6 +23,7 @@ const TARGETS_MAX: usize = 1024;
 #[derive(Debug, Default)]
 pub struct PeerFiles {
     patterns: Vec<String>,
+    port: Option<u16>,
     files: BTreeMap<PathBuf, File>,
 }
 
@@ -39,8 +41,10 @@ pub struct File {
 
 impl PeerFiles {
     /// Reads what is there now.
-    pub fn open(patterns: &[String], now: Moment) -> Self {
-        let mut all = Self { patterns: patterns.to_vec(), files: BTreeMap::new() };
+    pub fn open(settings: Option<&PeerSettings>, now: Moment) -> Self {
+        let patterns = settings.map(|peers| peers.files.clone()).unwrap_or_default();
+        let port = settings.and_then(|peers| peers.files_port);
+        let mut all = Self { patterns, port, files: BTreeMap::new() };
         all.find(now);
         all
     }
@@ -51,8 +55,8 @@ impl PeerFiles {
         for file in self.files.values_mut() {
             let there = file.watched.path().exists();
             changed |= match file.watched.poll() {
-                Ok(Some(bytes)) => file.take(Ok(bytes), now),
-                Err(fault) => file.take(Err(fault), now),
+                Ok(Some(bytes)) => file.take(Ok(bytes), self.port, now),
+                Err(fault) => file.take(Err(fault), self.port, now),
                 Ok(None) if there => {
                     file.read_at = if file.complaint.is_none() { Some(now) } else { file.read_at };
                     false
@@ -91,7 +95,7 @@ impl PeerFiles {
                 complaint: None,
             };
             let bytes = file.watched.read();
-            changed |= file.take(bytes, now);
+            changed |= file.take(bytes, self.port, now);
             self.files.insert(path, file);
         }
         changed
@@ -100,9 +104,9 @@ impl PeerFiles {
 
 impl File {
     /// True where the peers are others now.
-    fn take(&mut self, bytes: Result<Vec<u8>, Fault>, now: Moment) -> bool {
+    fn take(&mut self, bytes: Result<Vec<u8>, Fault>, port: Option<u16>, now: Moment) -> bool {
         let name = self.watched.path().display().to_string();
-        match bytes.and_then(|bytes| parse(&name, &bytes)) {
+        match bytes.and_then(|bytes| parse(&name, &bytes, port)) {
             Ok(peers) => {
                 self.complaint = None;
                 self.read_at = Some(now);
@@ -156,7 +160,8 @@ struct Group {
 }
 
 /// Groups of targets with labels, of which `host` and `passive` count; JSON is YAML.
-fn parse(name: &str, bytes: &[u8]) -> Result<Vec<Peer>, Fault> {
+/// `port` stands for theirs: a list that Prometheus scrapes by has another service's.
+fn parse(name: &str, bytes: &[u8], port: Option<u16>) -> Result<Vec<Peer>, Fault> {
     let malformed = |text: String| Fault::new(FaultKind::Malformed, text);
     let in_line = |complaint: super::complaint::Complaint| {
         malformed(complaint.to_string().lines().next().unwrap_or(name).to_owned())
@@ -166,7 +171,7 @@ fn parse(name: &str, bytes: &[u8]) -> Result<Vec<Peer>, Fault> {
     for item in document.root().items().map_err(in_line)? {
         let group: Group = item.read().map_err(in_line)?;
         for target in &group.targets {
-            let plain = peer(target).map_err(|text| in_line(item.refuse(text)))?;
+            let plain = peer_at(target, port).map_err(|text| in_line(item.refuse(text)))?;
             let machine = group.labels.get("host").cloned();
             let passive = group.labels.get("passive").is_some_and(|value| value == "true");
             let one = Peer { machine, passive, ..plain };
@@ -189,6 +194,10 @@ mod tests {
     use super::*;
     use crate::base::clock::{Clock, ManualClock};
 
+    fn settings(pattern: String) -> PeerSettings {
+        PeerSettings { files: vec![pattern], ..PeerSettings::default() }
+    }
+
     fn names(files: &PeerFiles) -> Vec<String> {
         files.files().flat_map(|(_, file)| file.peers.iter().map(|p| p.name.clone())).collect()
     }
@@ -198,12 +207,15 @@ mod tests {
         let json =
             r#"[{"targets": ["10.0.0.2:5201", "b:99"], "labels": {"host": "hv", "x": "y"}}]"#;
         let yaml = "- targets: [10.0.0.2, 'b:99']\n  labels: {host: hv}\n";
-        let peers = parse("f", json.as_bytes()).unwrap();
-        assert_eq!(peers, parse("f", yaml.as_bytes()).unwrap());
+        let peers = parse("f", json.as_bytes(), None).unwrap();
+        assert_eq!(peers, parse("f", yaml.as_bytes(), None).unwrap());
         assert_eq!((peers[0].name.as_str(), peers[0].machine.as_deref()), ("10.0.0.2", Some("hv")));
         assert_eq!((peers[1].name.as_str(), peers[1].passive), ("b:99", false));
         let passive = "- {targets: [c], labels: {passive: 'true'}}";
-        assert!(parse("f", passive.as_bytes()).unwrap()[0].passive);
+        assert!(parse("f", passive.as_bytes(), None).unwrap()[0].passive);
+        let scraped = parse("f", b"- targets: ['a:9847', '[::1]:9847']", Some(5201)).unwrap();
+        assert_eq!((scraped[0].name.as_str(), scraped[0].endpoint.port), ("a", 5201));
+        assert_eq!((scraped[1].name.as_str(), scraped[1].endpoint.port), ("::1", 5201));
     }
 
     #[test]
@@ -218,7 +230,7 @@ mod tests {
             ("- targets: ['a b']", "f:1:3: `a b` is not an address or a name"),
             ("[", "f:2:1"),
         ] {
-            let fault = parse("f", text.as_bytes()).unwrap_err();
+            let fault = parse("f", text.as_bytes(), None).unwrap_err();
             assert!(fault.text.starts_with(said), "{text}: {fault}");
         }
     }
@@ -231,7 +243,7 @@ mod tests {
         file("a.yml", "- targets: [a]\n");
         file(".b.yml", "- targets: [hidden]\n");
         let pattern = format!("{}/*.yml", dir.path().display());
-        let mut files = PeerFiles::open(&[pattern], clock.now());
+        let mut files = PeerFiles::open(Some(&settings(pattern)), clock.now());
         assert_eq!(names(&files), ["a"]);
         file("c.yml", "- targets: [c, d]\n");
         assert!(files.poll(clock.now()));
@@ -255,7 +267,7 @@ mod tests {
     #[test]
     fn a_file_that_is_not_there_is_a_failure_and_no_peer() {
         let now = Moment::default();
-        let mut files = PeerFiles::open(&["/no/such/file.json".into()], now);
+        let mut files = PeerFiles::open(Some(&settings("/no/such/file.json".into())), now);
         let (_, file) = files.files().next().unwrap();
         assert_eq!((file.failures, file.read_at, file.peers.len()), (1, None, 0));
         assert!(!files.poll(now));
@@ -264,7 +276,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_bytes_are_survived(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
-            let _ = parse("f", &bytes);
+            let _ = parse("f", &bytes, None);
         }
     }
 }

@@ -33,6 +33,7 @@ struct Keys {
     _list: serde::de::IgnoredAny,
     #[serde(default, deserialize_with = "one_or_many")]
     files: Vec<String>,
+    files_port: Option<std::num::NonZeroU16>,
     partners: Option<usize>,
     #[serde(default)]
     allow_same_kernel: bool,
@@ -64,6 +65,7 @@ pub(super) fn peers(root: &Section<'_>) -> Result<Option<PeerSettings>, Complain
         own_name: keys.own_name,
         list,
         files: keys.files,
+        files_port: keys.files_port.map(u16::from),
         partners: PARTNERS.check(&section, "partners", keys.partners.unwrap_or(16))?,
         allow_same_kernel: keys.allow_same_kernel,
         any_clock: keys.any_clock,
@@ -156,7 +158,13 @@ pub fn same(one: &Peer, other: &Peer) -> bool {
 
 /// A peer as one text names it: by itself, with the port where that is none of iperf3's.
 pub(super) fn peer(text: &str) -> Result<Peer, String> {
-    let endpoint = Endpoint::parse(text, PORT)?;
+    peer_at(text, None)
+}
+
+/// As [`peer`]; a `port` stands for the text's.
+pub(super) fn peer_at(text: &str, port: Option<u16>) -> Result<Peer, String> {
+    let mut endpoint = Endpoint::parse(text, PORT)?;
+    endpoint.port = port.unwrap_or(endpoint.port);
     let name = if endpoint.port == PORT { endpoint.host.clone() } else { endpoint.to_string() };
     Ok(Peer { name, endpoint, machine: None, passive: false })
 }

@@ -109,7 +109,7 @@ pub struct ProbeSettings {
 }
 
 /// Hosts that test the way to each other.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct PeerSettings {
     /// `:5201` or one address, where peers may test the way to this host; `None`: nowhere.
     pub listen: Option<String>,
@@ -120,6 +120,8 @@ pub struct PeerSettings {
     pub list: Vec<Peer>,
     /// Files of more of them; `*` and `?` in the last part of a path.
     pub files: Vec<String>,
+    /// Port of peers in files, in place of what the files say.
+    pub files_port: Option<u16>,
     /// So many peers each host picks where there are more.
     pub partners: usize,
     /// Measures peers that run on this host's kernel: for tests.

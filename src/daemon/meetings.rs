@@ -89,8 +89,7 @@ impl Meetings {
     /// Reads the lists. A slot that has begun is left to the others: nobody knows what was tested in it.
     pub fn open(&self, plan: Arc<Plan>) -> Lane {
         let now = self.clock.now();
-        let patterns = plan.settings.peers.as_ref().map_or(&[][..], |peers| &peers.files);
-        let files = PeerFiles::open(patterns, now);
+        let files = PeerFiles::open(plan.settings.peers.as_ref(), now);
         let mesh = Arc::new(Mesh::new(&plan, &files, &self.host_name));
         let (attended, again, stuck) = (None, None, None);
         let mut lane = Lane { plan, files, mesh, looked: now, attended, again, stuck };

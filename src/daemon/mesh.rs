@@ -221,8 +221,7 @@ mod tests {
         let text =
             format!("peers: {{list: [a, b, {{name: dd, address: d}}], files: {}}}", file.display());
         let plan = plan(&text);
-        let files =
-            PeerFiles::open(&plan.settings.peers.as_ref().unwrap().files, Moment::default());
+        let files = PeerFiles::open(plan.settings.peers.as_ref(), Moment::default());
         let mesh = Mesh::new(&plan, &files, "me");
         assert_eq!((names(&mesh), mesh.dropped["duplicate"]), (vec!["a", "b", "c", "dd", "me"], 2));
         let view = mesh.view(&plan, &files);

@@ -14,7 +14,7 @@ pub(super) fn lines(plan: &Plan, host_name: &str) -> Vec<String> {
         return Vec::new();
     };
     let now = SystemClock.now();
-    let files = PeerFiles::open(&settings.files, now);
+    let files = PeerFiles::open(Some(settings), now);
     let mesh = Mesh::new(plan, &files, host_name);
     let mut lines = vec![String::new()];
     lines.extend(files.complaints());

@@ -76,12 +76,12 @@ fn even(facts: &Facts) -> Option<Finding> {
     if !flat || facts_of_it.is_empty() {
         return None;
     }
-    let by_number_alone = set.is_none()
-        && same_operations.is_none()
-        && facts_of_it.len() == 1
-        && only_undeclared(facts);
-    // One in four is round by chance, and what a limiter lets through hardly varies.
-    let by_round = by_number_alone && round(facts).is_some();
+    let by_one = set.is_none() && same_operations.is_none() && facts_of_it.len() == 1;
+    let by_number_alone = by_one && only_undeclared(facts);
+    // One in four is round by chance, and what a limiter lets through hardly varies. Of small blocks
+    // operations are limited: that their bytes are round as well is chance more often.
+    let by_chance = only_undeclared(facts) || round_operations(facts).is_none();
+    let by_round = by_one && by_chance && round(facts).is_some();
     let cv_max = if by_round { EVEN.full } else { EVEN.threshold };
     // A lock in software above an idle disk is as even.
     let has_room = facts.in_flight_share().is_some_and(|share| share < ROOM);
@@ -182,9 +182,13 @@ fn other_block(facts: &Facts, is: impl Fn(Bytes, f64) -> bool) -> Option<(Bytes,
     facts.known.other_blocks.iter().copied().find(|(block, rate)| is(*block, rate.0))
 }
 
-fn round(facts: &Facts) -> Option<String> {
+fn round_operations(facts: &Facts) -> Option<f64> {
     let counts = facts.is_large() == Some(false);
-    if let Some(operations) = facts.operations().filter(|rate| counts && is_round(*rate)) {
+    facts.operations().filter(|rate| counts && is_round(*rate))
+}
+
+fn round(facts: &Facts) -> Option<String> {
+    if let Some(operations) = round_operations(facts) {
         return Some(format!("{} is a round number", Frequency(operations)));
     }
     let bytes = facts.bytes().filter(|bytes| is_round_rate(Rate(*bytes)))?;
@@ -243,6 +247,17 @@ mod tests {
         let uneven = judge(&Facts { rate_cv: Some(0.025), ..even_run(500.0, 1.0) });
         let throttle = uneven.rivals.iter().find(|rival| rival.limit == Limit::Throttle);
         assert!(throttle.is_some_and(|rival| (rival.ratio - 0.8).abs() < 0.01), "{uneven:?}");
+    }
+
+    #[test]
+    fn bytes_of_small_blocks_are_round_by_chance_unless_the_rate_hardly_varies() {
+        let of = |rate_cv| {
+            let device = DeviceFacts { is_virtual: Some(true), ..DeviceFacts::default() };
+            let facts = Facts { device, rate_cv: Some(rate_cv), ..even_run(6359.8, 1.0) };
+            judge(&facts).limit
+        };
+        assert_eq!(of(0.004), Limit::Throttle, "26.05 MB/s is 26 MB/s");
+        assert_ne!(of(0.016), Limit::Throttle);
     }
 
     #[test]

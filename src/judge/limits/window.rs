@@ -10,6 +10,8 @@ use crate::judge::facts::Facts;
 use crate::model::verdict::{Ceiling, Trust, Unit};
 
 const LIMITED: Margin = Margin { x: 0.0, threshold: 0.5, full: 0.8 };
+/// What twice the streams bring at least where the windows were the limit.
+const GROWS: f64 = 1.1;
 /// How close each stream is to window / round trip, either side.
 const CLOSE: Margin = Margin { x: 0.0, threshold: 0.9, full: 0.95 };
 
@@ -35,6 +37,8 @@ pub(super) fn look(facts: &Facts) -> Option<Finding> {
         "the window is the limit: each stream waits for acknowledgements of what it may send";
     let mut found = Finding::new(best, share.unwrap_or(best.x), text)
         .only_if(link.is_none_or(|share| share < LINK_SHARE))
+        // Twice the streams have twice the windows: where that brings nothing, it was the reader.
+        .only_if(facts.gain().is_none_or(|gain| gain > GROWS))
         .second(reached == 2)
         .advise("larger socket buffers (net.ipv4.tcp_rmem, tcp_wmem), or more streams");
     if let Some(margin) = limited {
@@ -78,7 +82,7 @@ fn over_round_trip(facts: &Facts) -> Option<Ceiling> {
 mod tests {
     use super::*;
     use crate::base::units::{Bytes, Ratio, Seconds};
-    use crate::judge::facts::{CpuFacts, LinkFacts, Subject};
+    use crate::judge::facts::{CpuFacts, LinkFacts, SecondLeg, Subject};
     use crate::judge::limits::judge;
     use crate::model::path::DeclaredPath;
     use crate::model::verdict::Limit;
@@ -124,6 +128,18 @@ mod tests {
         let slow_reader =
             LinkFacts { receive_window_limited_ratio, window_bytes, ..half_a_megabyte() };
         assert_eq!(of(slow_reader), Limit::Cpu, "it may be what keeps the window closed");
+    }
+
+    #[test]
+    fn twice_the_streams_without_more_is_no_window() {
+        let receive_window_limited_ratio = Some(Ratio(0.7));
+        let of = |rate_per_second| {
+            let link = LinkFacts { receive_window_limited_ratio, ..LinkFacts::default() };
+            let second_leg = Some(SecondLeg { rate_per_second, ..SecondLeg::default() });
+            judge(&Facts { second_leg, ..run(link) }).limit
+        };
+        assert_eq!(of(2.0 * 131.25e6), Limit::Window);
+        assert_eq!(of(0.93 * 131.25e6), Limit::Unknown, "a slow reader keeps it closed");
     }
 
     #[test]
