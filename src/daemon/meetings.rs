@@ -283,7 +283,8 @@ impl Meetings {
             wake: true,
         };
         let conditions = self.board.lock().conditions.clone();
-        guard::permit(&request, &conditions, &lane.plan.settings.guard, self.clock.now())
+        guard::permit(&request, &conditions, &lane.plan.settings.guard, self.clock.now())?;
+        guard::lines_idle(&conditions)
     }
 }
 

@@ -258,6 +258,7 @@ fn take(all: &mut Reading, slot: &mut Slot, reading: Reading, at: Moment) {
 
 fn merge_conditions(all: &mut Conditions, one: Conditions) {
     all.disks.extend(one.disks);
+    all.lines.extend(one.lines);
     all.io_pressure = one.io_pressure.or(all.io_pressure);
     all.cpu_idle = one.cpu_idle.or(all.cpu_idle);
     all.resync |= one.resync;

@@ -260,6 +260,8 @@ pub struct Conditions {
     pub at: Moment,
     /// By kernel name, leaf disks only.
     pub disks: BTreeMap<Label, DiskCondition>,
+    /// The larger share used of each line whose rate is known, of both directions.
+    pub lines: BTreeMap<Label, Ratio>,
     /// Share of time some task waited for I/O.
     pub io_pressure: Option<Ratio>,
     pub cpu_idle: Option<Ratio>,

@@ -10,6 +10,7 @@ use crate::model::outcome::{Conditions, DiskCondition, Inspection, Skip};
 const ROTATIONAL_BUSY_MAX: Ratio = Ratio(0.20);
 const QUEUE_MAX: f64 = 0.5;
 const IN_FLIGHT_MAX: u64 = 1;
+const LINE_MAX: Ratio = Ratio(0.20);
 const IO_PRESSURE_MAX: Ratio = Ratio(0.05);
 const CPU_IDLE_MIN: Ratio = Ratio(0.30);
 /// A rotational disk that nobody used for longer may have spun down.
@@ -59,6 +60,17 @@ pub fn permit(
         awake(request, conditions)?;
     }
     if request.exempt { Ok(()) } else { idle(request.devices, conditions, now) }
+}
+
+/// Whether this host's lines leave room for a test that fills one: asked of both ends, each by itself.
+/// A line whose rate is unknown says nothing.
+pub fn lines_idle(conditions: &Conditions) -> Leave {
+    match conditions.lines.iter().find(|(_, used)| **used >= LINE_MAX) {
+        Some((line, used)) => {
+            skip(Skip::Busy, format!("{line} is used at {used} of its rate (limit {LINE_MAX})"))
+        }
+        None => Ok(()),
+    }
 }
 
 fn skip(reason: Skip, text: impl Into<String>) -> Leave {
@@ -248,6 +260,19 @@ mod tests {
 
     fn reason(leave: Leave) -> Option<Skip> {
         leave.err().map(|(skip, _)| skip)
+    }
+
+    #[test]
+    fn a_line_in_use_keeps_link_tests_away() {
+        let used =
+            |share| Conditions { lines: [("eth0".into(), Ratio(share))].into(), ..quiet(None) };
+        assert_eq!(lines_idle(&used(0.19)), Ok(()));
+        assert_eq!(lines_idle(&quiet(None)), Ok(()), "its rate is unknown");
+        let (skip, text) = lines_idle(&used(0.35)).unwrap_err();
+        assert_eq!(
+            (skip, text.as_str()),
+            (Skip::Busy, "eth0 is used at 35.0 % of its rate (limit 20.0 %)")
+        );
     }
 
     #[test]

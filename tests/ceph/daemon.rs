@@ -6,7 +6,7 @@ use crate::Promise;
 use crate::cluster::{self, NEEDS};
 use crate::harness::{Setup, until, until_within};
 
-pub const SLOW: &[Promise] = &[
+pub const PROMISES: &[Promise] = &[
     Promise::new("a_daemon_publishes_each_osd_and_its_deviation", publishes).root().needs(NEEDS),
     Promise::new("monitors_that_are_gone_cost_the_daemon_a_failure_and_nothing_else", gone)
         .needs(&["ceph"]),

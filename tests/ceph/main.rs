@@ -1,5 +1,5 @@
 //! OSDs and volumes that are real: a Ceph cluster of two OSDs, and a GlusterFS volume in a namespace,
-//! with the real binary on them. `TIER=full` runs those that take long as well.
+//! with the real binary on them. The volume is of every day; the cluster is `TIER=full`'s.
 
 #![allow(
     clippy::unwrap_used,
@@ -38,10 +38,9 @@ fn main() {
     let mut arguments = Arguments::from_args();
     // The volume beside the cluster, which its tests use one after another.
     arguments.test_threads.get_or_insert(2);
-    let quick = [gluster::PROMISES, osds::PROMISES];
-    let long = [osds::SLOW, daemon::SLOW];
-    let quick = quick.iter().flat_map(|list| list.iter()).map(promise::trial);
-    let trials = quick.chain(long.iter().flat_map(|list| list.iter()).map(slow)).collect();
+    let quick = gluster::PROMISES.iter().map(promise::trial);
+    let long = osds::PROMISES.iter().chain(daemon::PROMISES).map(slow);
+    let trials = quick.chain(long).collect();
     let conclusion = libtest_mimic::run(&arguments, trials);
     cluster::stop();
     conclusion.exit();

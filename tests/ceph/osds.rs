@@ -13,9 +13,6 @@ pub const PROMISES: &[Promise] = &[
         .needs(NEEDS),
     Promise::new("what_the_cluster_refuses_is_named_with_its_option", refused).root().needs(NEEDS),
     Promise::new("a_cluster_without_monitors_ends_at_the_time_out", no_monitors).needs(&["ceph"]),
-];
-
-pub const SLOW: &[Promise] = &[
     Promise::new("options_of_the_osds_are_told_as_they_are_in_effect", options).root().needs(NEEDS),
     Promise::new("an_osd_that_goes_down_during_its_bench_is_named", goes_down).root().needs(NEEDS),
 ];

@@ -151,9 +151,15 @@ fn probe() {
     assert!(target > 0 && target <= budget["a target"], "a target: {target} series");
 }
 
-/// Caps of the configuration: `sample.devices_max` of each class as it comes, targets, probes.
-const CAPS: [(&str, usize); 5] =
-    [("the host", 1), ("a disk", 256), ("a link", 256), ("a target", 32), ("a probe", 64)];
+/// Caps of the configuration: `sample.devices_max` of each class as it comes, targets, probes, partners.
+const CAPS: [(&str, usize); 6] = [
+    ("the host", 1),
+    ("a disk", 256),
+    ("a link", 256),
+    ("a target", 32),
+    ("a probe", 64),
+    ("a peer, at 4 streams", 16),
+];
 
 fn limit() {
     let budget = budget();

@@ -176,9 +176,10 @@ impl Daemon {
         until_within(patience, "the daemon to end", || self.child.try_wait().unwrap())
     }
 
-    /// Waits until a value of the page satisfies `check`.
+    /// Waits until a value of the page satisfies `check`: for long, since a probe waits itself until
+    /// others leave this host's disks alone.
     pub fn until_metric(&self, name: &str, having: &[&str], check: impl Fn(f64) -> bool) -> f64 {
-        until(&format!("{name} {having:?}"), || {
+        until_within(PATIENCE * 4, &format!("{name} {having:?}"), || {
             self.page().get(name, having).filter(|value| check(*value))
         })
     }

@@ -9,6 +9,8 @@ use crate::judge::facts::Facts;
 use crate::model::verdict::{Ceiling, Trust, Unit};
 
 const NEAR: Margin = Margin { x: 0.0, threshold: LINK_SHARE, full: LINK_FULL_SHARE };
+/// From here on the CPUs may be what holds a run whose line is unknown.
+const CPU_NEAR: f64 = 0.7;
 /// A measured rate that stands for the ceiling is no more than a guess.
 const BY_ITS_OWN_RATE: f64 = 0.5;
 
@@ -59,7 +61,9 @@ pub(super) fn ratio(facts: &Facts) -> Option<f64> {
 /// Last look, where no line rate is known: more streams got no more out of it.
 pub(super) fn flat(facts: &Facts) -> Option<Finding> {
     let known = matches!(ceilings::link(facts), Believed::Yes(_));
-    if !facts.is_link() || known || !facts.is_saturated() {
+    // CPUs that are nearly full are as good a reason.
+    let crowded = facts.cpu().is_some_and(|share| share >= CPU_NEAR);
+    if !facts.is_link() || known || crowded || !facts.is_saturated() {
         return None;
     }
     let bytes = facts.bytes()?;
@@ -77,8 +81,8 @@ pub(super) fn flat(facts: &Facts) -> Option<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::units::Bytes;
-    use crate::judge::facts::{LinkFacts, SecondLeg, Subject};
+    use crate::base::units::{Bytes, Ratio};
+    use crate::judge::facts::{CpuFacts, LinkFacts, SecondLeg, Subject};
     use crate::judge::limits::judge;
     use crate::model::path::{DeclaredBacking, DeclaredPath, Encapsulation};
     use crate::model::verdict::Limit;
@@ -91,6 +95,16 @@ mod tests {
             path: DeclaredPath { link: link.map(Rate), ..DeclaredPath::default() },
             ..Facts::default()
         }
+    }
+
+    #[test]
+    fn an_unknown_line_is_no_limit_beside_cpus_that_are_nearly_full() {
+        let of = |busy| {
+            let cpu = CpuFacts { busiest_ratio: Some(Ratio(busy)), ..CpuFacts::default() };
+            let second_leg = SecondLeg { rate_per_second: 2.4e9, ..SecondLeg::default() };
+            judge(&Facts { cpu, second_leg: Some(second_leg), ..run(2.5e9, None) }).limit
+        };
+        assert_eq!((of(0.3), of(0.82)), (Limit::Link, Limit::Unknown));
     }
 
     #[test]
