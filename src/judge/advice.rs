@@ -1,6 +1,6 @@
 //! What to buy: for each change, what it makes of each run, and what binds that run then.
 
-use super::ceilings::{self, bits};
+use super::ceilings;
 use super::facts::{Facts, HDD_USUAL, Run};
 use crate::base::physics::write_factor;
 use crate::base::units::Rate;
@@ -205,7 +205,7 @@ fn next_rate(line: f64) -> Option<f64> {
 fn link_name(touched: &[&Facts]) -> String {
     let slowest = touched.iter().filter_map(|facts| ceilings_line(facts)).reduce(f64::min);
     match slowest.and_then(next_rate) {
-        Some(rate) => format!("{} link", bits(Rate(rate / 8.0))),
+        Some(rate) => format!("{} link", Rate(rate / 8.0).bits()),
         None => "faster link".into(),
     }
 }

@@ -191,11 +191,12 @@ impl Book {
             shorten(text);
         }
         self.measured(&found.reached(), &[]);
-        if let Some(before) = self.entries.iter_mut().find(|before| found.follows(before)) {
+        if let Some(before) = self.entries.iter_mut().find(|before| found.follows(before))
+            && found.value < FALLEN_SHARE * before.value
+            && before.fallen < FALLEN_RUNS - 1
+        {
             before.fallen += 1;
-            if found.value < FALLEN_SHARE * before.value && before.fallen < FALLEN_RUNS {
-                return;
-            }
+            return;
         }
         self.entries.retain(|entry| (&entry.of, &entry.by) != (&found.of, &found.by));
         self.entries.push(found);

@@ -38,7 +38,7 @@ pub fn check(ceiling: Ceiling, measured: f64) -> Believed {
         return Believed::Yes(ceiling);
     }
     let Ceiling { unit, resource, trust, source, .. } = &ceiling;
-    let show = |value| if resource == LINK { bits(Rate(value)) } else { unit.show(value) };
+    let show = |value| if resource == LINK { Rate(value).bits() } else { unit.show(value) };
     Believed::Dropped(format!(
         "the {} ceiling of the {resource}, {source}, is dropped: it is {}, and {} was measured",
         trust.label(),
@@ -74,12 +74,12 @@ pub fn link(facts: &Facts) -> Believed {
     if !facts.is_link() && !facts.network_backed() {
         return Believed::Unknown;
     }
+    let divisor = if writes { copies_on_the_link(facts) } else { 1.0 };
     let carried = match seen_line(facts) {
         Some(line) => by_sight(facts, line),
-        None => by_declaration(facts, measured),
+        None => by_declaration(facts, measured * divisor),
     };
     let Some((value, source, trust)) = carried else { return Believed::Unknown };
-    let divisor = if writes { copies_on_the_link(facts) } else { 1.0 };
     let copies =
         if divisor > 1.0 { format!(", each write {divisor} x on it") } else { String::new() };
     let direction = if writes { "write" } else { "read" };
@@ -103,7 +103,8 @@ fn by_sight(facts: &Facts, line: &Line) -> Option<Carried> {
     Some((value.0, line.source.clone(), trust))
 }
 
-fn by_declaration(facts: &Facts, measured: f64) -> Option<Carried> {
+/// `crossing`: bytes that went over the link.
+fn by_declaration(facts: &Facts, crossing: f64) -> Option<Carried> {
     let wire = wire(facts);
     let (line, trust) = match (wire.link, facts.link.line_bytes_per_second) {
         (Some(declared), _) => (declared, Trust::Declared),
@@ -116,12 +117,10 @@ fn by_declaration(facts: &Facts, measured: f64) -> Option<Carried> {
     let carries = |mtu| goodput(Rate(line.0 * members), overlay.framing(mtu)).map(|most| most.0);
     let seen = facts.link.segment_payload_bytes.filter(|_| facts.is_link());
     let seen = seen.map(|segment| overlay.framing(0).with_payload(segment).mtu);
-    let (_, writes) = link_load(facts)?;
-    let crossing = if writes { measured * copies_on_the_link(facts) } else { measured };
     let exceeds = |mtu| carries(mtu).is_some_and(|most| crossing > most * 1.005);
     let mtu = seen.unwrap_or_else(|| mtu_of(wire, exceeds));
     let bond = if members > 1.0 { format!("{members} x ") } else { String::new() };
-    let source = describe(wire, &format!("{bond}{}", bits(line)), mtu);
+    let source = describe(wire, &format!("{bond}{}", line.bits()), mtu);
     Some((carries(mtu)?, source, trust))
 }
 
@@ -135,11 +134,6 @@ fn describe(wire: &DeclaredPath, lines: &str, mtu: u32) -> String {
     let overlay = wire.encapsulation.map_or("", Encapsulation::label);
     let space = if overlay.is_empty() { "" } else { " " };
     format!("{lines}{space}{overlay}, MTU {mtu}")
-}
-
-/// `1 Gbit/s`, `908.97 Mbit/s`.
-pub fn bits(rate: Rate) -> String {
-    rate.bits()
 }
 
 /// Payload of one segment on a link run's path: as read from TCP, else by the path's framing.

@@ -189,6 +189,14 @@ impl Facts {
         self.write_bytes_per_second.map_or(0.0, |r| r.0)
     }
 
+    /// Least share of what the run moved that reached the leaf disks, of the ways that it went; `None`
+    /// where nobody saw.
+    pub fn device_share(&self) -> Option<f64> {
+        let reads = self.device.read_share.filter(|_| self.read_bytes() > 0.0);
+        let writes = self.device.write_share.filter(|_| self.write_bytes() > 0.0);
+        [reads, writes].into_iter().flatten().reduce(f64::min)
+    }
+
     /// The rate that legs are compared by: operations where they are known, else bytes.
     pub fn rate(&self) -> Option<f64> {
         if self.is_link() { self.bytes() } else { self.operations().or(self.bytes()) }

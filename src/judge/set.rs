@@ -52,14 +52,10 @@ fn same_backing(a: &Facts, b: &Facts) -> bool {
 /// Whether its numbers are those of the medium: not of a cache, and not beside others' load.
 fn is_of_the_medium(facts: &Facts) -> bool {
     let (flags, device) = (&facts.flags, &facts.device);
-    let reached = |moved: f64, share: Option<f64>| {
-        moved <= 0.0 || share.is_none_or(|share| share >= DEVICE_SHARE)
-    };
     flags.cached != Some(true)
         && flags.contended != Some(true)
         && device.foreign_share.is_none_or(|share| share <= FOREIGN_SHARE)
-        && reached(facts.read_bytes(), device.read_share)
-        && reached(facts.write_bytes(), device.write_share)
+        && facts.device_share().is_none_or(|share| share >= DEVICE_SHARE)
 }
 
 /// The best large-block read on the same backing.

@@ -57,9 +57,7 @@ fn reached(facts: &Facts) -> Option<Test> {
     if facts.network_backed() {
         return None;
     }
-    let reads = facts.device.read_share.filter(|_| facts.read_bytes() > 0.0);
-    let writes = facts.device.write_share.filter(|_| facts.write_bytes() > 0.0);
-    let share = [reads, writes].into_iter().flatten().reduce(f64::min)?;
+    let share = facts.device_share()?;
     let fact = format!("{} of the bytes reached the disks", percent(share));
     Some(Test { margin: Margin { x: share, ..REACHED }, fact })
 }

@@ -3,7 +3,7 @@
 use super::{Finding, legs, percent};
 use crate::base::limits::{LINK_FULL_SHARE, LINK_SHARE};
 use crate::base::units::Rate;
-use crate::judge::ceilings::{self, Believed, bits};
+use crate::judge::ceilings::{self, Believed};
 use crate::judge::confidence::Margin;
 use crate::judge::facts::Facts;
 use crate::model::verdict::{Ceiling, Trust, Unit};
@@ -29,7 +29,7 @@ pub(super) fn near(facts: &Facts) -> Option<Finding> {
     let text = format!("the link is full: {} of what {} carries", percent(share), ceiling.source);
     let resent = facts.link.retransmits.filter(|count| *count > 0);
     let mut found = Finding::new(Margin { x: share, ..NEAR }, share, text)
-        .because(format!("{} of {}", bits(Rate(bytes)), bits(Rate(ceiling.value))))
+        .because(format!("{} of {}", Rate(bytes).bits(), Rate(ceiling.value).bits()))
         .second(resent.is_some() || facts.is_saturated())
         .advise("a faster link, or less on it");
     if let Some(resent) = resent {

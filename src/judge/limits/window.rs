@@ -4,7 +4,7 @@ use super::{Finding, percent};
 use crate::base::limits::LINK_SHARE;
 use crate::base::physics::window_rate;
 use crate::base::units::Rate;
-use crate::judge::ceilings::{self, bits};
+use crate::judge::ceilings;
 use crate::judge::confidence::Margin;
 use crate::judge::facts::Facts;
 use crate::model::verdict::{Ceiling, Trust, Unit};
@@ -45,7 +45,7 @@ pub(super) fn look(facts: &Facts) -> Option<Finding> {
         found = found.because(format!("{} of the busy time waited for it", percent(margin.x)));
     }
     if let (Some(share), Some(ceiling)) = (share, &ceiling) {
-        let most = bits(Rate(ceiling.value));
+        let most = Rate(ceiling.value).bits();
         found = found.because(format!("{} of window / round trip, {most}", percent(share)));
     }
     Some(found.under(ceiling))

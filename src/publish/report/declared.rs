@@ -1,6 +1,5 @@
 //! What is declared of a machine's paths, and what is left unsaid, as the head of a report.
 
-use crate::judge::ceilings::bits;
 use crate::model::path::{DeclaredBacking, DeclaredPath, Encapsulation, Media, Raid, Wal};
 
 /// Lines for the head of a report; what isn't declared is named.
@@ -14,7 +13,7 @@ pub fn path_in_words(path: &DeclaredPath) -> String {
 
 /// `2 x 1 Gbit/s link, VXLAN, MTU 1500`.
 fn wire(path: &DeclaredPath) -> Option<String> {
-    let rate = bits(path.link?);
+    let rate = path.link?.bits();
     let bond = path.members.map_or(String::new(), |n| format!("{n} x "));
     let overlay = path.encapsulation.map_or("", Encapsulation::label);
     let mut parts = vec![format!("{bond}{rate} link")];

@@ -2,7 +2,6 @@
 
 use crate::base::units::Rate;
 use crate::judge::advice::result;
-use crate::judge::ceilings::bits;
 use crate::judge::confidence;
 use crate::judge::facts::Run;
 use crate::model::verdict::{Advice, Ceiling, Limit, Unit, Verdict};
@@ -35,7 +34,7 @@ pub(super) fn row(run: &Run, verdict: &Verdict) -> [String; 6] {
 
 /// Links are told in bits, everything else in bytes or operations.
 fn show(run: &Run, value: f64, unit: Unit) -> String {
-    if run.facts.is_link() { bits(Rate(value)) } else { unit.show(value) }
+    if run.facts.is_link() { Rate(value).bits() } else { unit.show(value) }
 }
 
 fn ceiling(run: &Run, verdict: &Verdict) -> String {
