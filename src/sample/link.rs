@@ -14,11 +14,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use self::track::{Belief, Circumstances, Track};
+use super::filter::wanted;
 use super::{Kind, Reading, Sampler, Tick};
 use crate::base::clock::Moment;
 use crate::base::fault::Fault;
 use crate::base::units::{Rate, Ratio, Seconds};
-use super::filter::wanted;
 use crate::config::settings::{Filter, SampleSettings};
 use crate::host::allowance::exceeded;
 use crate::host::aside::Aside;
@@ -99,7 +99,8 @@ struct Links {
 impl Links {
     fn new(roots: &Roots, settings: &SampleSettings, patience: Duration) -> Self {
         let net = roots.sys("class/net");
-        let rates = settings.links.iter().filter_map(|(name, link)| Some((name.clone(), link.rate?)));
+        let rates =
+            settings.links.iter().filter_map(|(name, link)| Some((name.clone(), link.rate?)));
         let declared: Declared = rates.collect();
         let (asked_net, rates) = (net.clone(), declared.clone());
         let own_network = is_own_network(roots);
@@ -148,7 +149,8 @@ impl Links {
         if !choice.watched {
             return false;
         }
-        let new = || Track::new(&self.net.join(OsStr::from_bytes(name)), &text_of(name), choice.class);
+        let new =
+            || Track::new(&self.net.join(OsStr::from_bytes(name)), &text_of(name), choice.class);
         let full = self.tracks.len() >= self.watched_max;
         let track = match self.tracks.entry(name.to_vec()) {
             Entry::Occupied(track) if track.get().seen == at => return false,
@@ -239,7 +241,9 @@ impl Links {
     fn push_busiest_members(&self, out: &mut Reading) {
         let mut busiest: BTreeMap<&str, Ratio> = BTreeMap::new();
         for member in self.tracks.values() {
-            let Some(facts) = member.facts.as_ref().filter(|f| !f.bond.is_empty()) else { continue };
+            let Some(facts) = member.facts.as_ref().filter(|f| !f.bond.is_empty()) else {
+                continue;
+            };
             let Some(share) = member.share() else { continue };
             let most = busiest.entry(&facts.bond).or_insert(share);
             *most = if share > *most { share } else { *most };

@@ -213,7 +213,8 @@ mod tests {
     #[test]
     fn files_and_lines_that_a_kernel_lacks_are_absent() {
         let mut rig = Rig::new(|rig| io(rig, 0));
-        rig.host.file("proc/pressure/cpu", "some avg10=0.00 avg60=0.00 avg300=0.00 total=3000000\n");
+        rig.host
+            .file("proc/pressure/cpu", "some avg10=0.00 avg60=0.00 avg300=0.00 total=3000000\n");
         rig.open(&KIND);
         rig.tick();
         let names: Vec<_> = rig.out.points.iter().map(|p| p.desc.name).collect();
@@ -225,7 +226,8 @@ mod tests {
         let mut rig = Rig::new(|rig| io(rig, 0));
         rig.open(&KIND);
         rig.tick();
-        rig.host.file("proc/pressure/irq", "full avg10=0.00 avg60=0.00 avg300=0.00 total=2000000\n");
+        rig.host
+            .file("proc/pressure/irq", "full avg10=0.00 avg60=0.00 avg300=0.00 total=2000000\n");
         for _ in 0..=ABSENT_TICKS {
             rig.tick();
         }

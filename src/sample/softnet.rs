@@ -58,7 +58,8 @@ impl Sampler for SoftnetSampler {
                 squeezed.take(u64::from(line.squeezed));
             }
         }
-        let sum = |part: fn(&(Extended, Extended)) -> u64| self.cpus.values().map(part).sum::<u64>();
+        let sum =
+            |part: fn(&(Extended, Extended)) -> u64| self.cpus.values().map(part).sum::<u64>();
         let (dropped, squeezed) = (sum(|c| c.0.total()), sum(|c| c.1.total()));
         out.points.push(Point::number(&DROPPED, &[], dropped as f64));
         out.points.push(Point::number(&SQUEEZED, &[], squeezed as f64));

@@ -141,11 +141,7 @@ struct Counted {
 impl TcpSampler {
     fn original(&mut self, counters: &TcpCounters) -> Option<u64> {
         self.counts_original |= counters.original_data_segments.is_some();
-        if self.counts_original {
-            counters.original_data_segments
-        } else {
-            counters.sent_segments
-        }
+        if self.counts_original { counters.original_data_segments } else { counters.sent_segments }
     }
 
     fn window(&mut self, at: Moment, segments: Option<(u64, u64)>) {
@@ -179,7 +175,8 @@ impl TcpSampler {
             let netstat = self.netstat.read().map(Table::parse).unwrap_or_default();
             let snmp6 = self.snmp6.read().map(Table::parse_names).unwrap_or_default();
             out.rejected += snmp.rejected + netstat.rejected + snmp6.rejected;
-            let datagrams = [snmp.count("Udp", "RcvbufErrors"), snmp6.count("Udp6", "RcvbufErrors")];
+            let datagrams =
+                [snmp.count("Udp", "RcvbufErrors"), snmp6.count("Udp6", "RcvbufErrors")];
             (TcpCounters::from_tables(&snmp, &netstat), datagrams)
         };
         let original = self.original(&tcp);

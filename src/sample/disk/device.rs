@@ -6,7 +6,7 @@ use super::track::{Track, Window};
 use crate::base::clock::Moment;
 use crate::base::units::{Bytes, Ratio, Seconds};
 use crate::config::settings::{Media, SampleSettings};
-use crate::host::block::{Class, Facts, directory, entries, refusal, told_by, slots};
+use crate::host::block::{Class, Facts, directory, entries, refusal, slots, told_by};
 use crate::host::roots::{KeptNumber, Roots};
 use crate::host::topology::under_device;
 use crate::host::transport::nvme_paths;
@@ -249,7 +249,9 @@ impl Sheet {
     pub(super) fn by_class(&self) -> bool {
         let size = self.facts.size;
         match self.facts.class {
-            Class::Disk | Class::Multipath | Class::Dm | Class::Md | Class::Stack => size != Some(Bytes(0)),
+            Class::Disk | Class::Multipath | Class::Dm | Class::Md | Class::Stack => {
+                size != Some(Bytes(0))
+            }
             Class::Loop | Class::Zram => size.is_some_and(|size| size.0 > 0),
             Class::Partition | Class::Path | Class::Ram => false,
         }

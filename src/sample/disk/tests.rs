@@ -34,11 +34,10 @@ impl Lab {
             .device("pci0/nvme/nvme0/nvme0n1", &[("queue/rotational", b"0")])
             .device("virtual/block/loop0", &[("size", b"0"), ("loop/backing_file", b"/img")])
             .device("virtual/block/zram0", &[("size", b"0"), ("queue/iostats", b"0")])
-            .device("virtual/block/dm-0", &[
-                ("dm/name", b"vg-lv\n"),
-                ("dm/uuid", b"LVM-1"),
-                ("slaves/sda/", b""),
-            ]);
+            .device(
+                "virtual/block/dm-0",
+                &[("dm/name", b"vg-lv\n"), ("dm/uuid", b"LVM-1"), ("slaves/sda/", b"")],
+            );
         let sampler = (KIND.open)(&host.roots(), &settings);
         Self { host, clock: ManualClock::starting_at(1_000_000), own: OwnRuns::default(), sampler }
     }
@@ -63,10 +62,8 @@ fn line(name: &str, reads: u64, in_flight: u64, busy_ms: u64) -> String {
 }
 
 fn number(reading: &Reading, family: &str, device: &str) -> Option<f64> {
-    let point = reading
-        .points
-        .iter()
-        .find(|p| p.desc.name.ends_with(family) && &*p.labels[0] == device)?;
+    let point =
+        reading.points.iter().find(|p| p.desc.name.ends_with(family) && &*p.labels[0] == device)?;
     match &point.value {
         Value::Number(n) => Some(*n),
         Value::Histogram(h) => Some(h.count() as f64),
@@ -89,9 +86,10 @@ fn devices(reading: &Reading) -> Vec<&str> {
 }
 
 fn info<'a>(reading: &'a Reading, device: &str) -> Vec<&'a str> {
-    let point = reading.points.iter().find(|p| {
-        p.desc.name == "loadline_disk_info" && &*p.labels[0] == device
-    });
+    let point = reading
+        .points
+        .iter()
+        .find(|p| p.desc.name == "loadline_disk_info" && &*p.labels[0] == device);
     point.unwrap().labels[1..].iter().map(|l| &**l).collect()
 }
 
@@ -120,7 +118,10 @@ fn whole_disks_and_stacks_have_series_and_parts_and_empty_ones_have_not() {
     let all: String = names.iter().map(|name| line(name, 1, 0, 1)).collect();
     let reading = lab.tick(&all);
     assert_eq!(devices(&reading), ["dm-0", "nvme0n1", "sda", "vda"]);
-    assert_eq!(reading.conditions.disks.keys().map(|name| &**name).collect::<Vec<_>>(), ["nvme0n1", "sda", "vda"]);
+    assert_eq!(
+        reading.conditions.disks.keys().map(|name| &**name).collect::<Vec<_>>(),
+        ["nvme0n1", "sda", "vda"]
+    );
     let leaf = reading.points.iter().find(|p| p.desc.name == "loadline_disk_leaf_info").unwrap();
     assert_eq!(leaf.labels.iter().map(|l| &**l).collect::<Vec<_>>(), ["sda", "dm-0"]);
     assert_eq!(info(&reading, "dm-0")[..3], ["hdd", "local", ""]);
@@ -247,7 +248,8 @@ fn only_a_spindle_is_as_full_as_it_is_busy() {
     let both = |busy| line("sda", 1, 0, busy) + &line("nvme0n1", 1, 0, busy);
     lab.tick(&both(0));
     let reading = lab.tick(&both(400));
-    let share = |device: &str| reading.resources.iter().find(|r| *r.device == *device).unwrap().share;
+    let share =
+        |device: &str| reading.resources.iter().find(|r| *r.device == *device).unwrap().share;
     assert_eq!(share("sda").map(|s| s.0), Some(0.4));
     assert_eq!(share("nvme0n1"), None);
 }
@@ -285,12 +287,10 @@ fn facts_are_read_again_within_some_minutes_and_never_all_at_once() {
     assert_eq!(scheduler(&lab.tick(&all), "vda"), "none");
 }
 
-
 #[test]
 fn the_fixture_host_is_a_spindle_a_flash_disk_and_a_volume() {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/host");
-    let roots =
-        Roots { procfs: root.join("proc"), sysfs: root.join("sys"), ..Roots::default() };
+    let roots = Roots { procfs: root.join("proc"), sysfs: root.join("sys"), ..Roots::default() };
     let mut sampler = (KIND.open)(&roots, &SampleSettings::default());
     let (mut out, own) = (Reading::default(), OwnRuns::default());
     let tick = Tick { at: ManualClock::starting_at(1).now(), own: &own };

@@ -10,7 +10,6 @@ macro_rules! case {
     };
 }
 
-
 #[test]
 fn case_013_a_busy_time_beyond_the_uptime_is_unreliable_and_no_fullness() {
     let case = case!("013-io-ticks-runaway.input");
@@ -23,15 +22,20 @@ fn case_013_a_busy_time_beyond_the_uptime_is_unreliable_and_no_fullness() {
         assert_eq!(unreliable(&first, device), Some(is), "{device}");
     }
     assert_eq!(number(&first, "_busy_seconds_total", "sda"), Some(754_042.592), "never repaired");
-    let second = lab.tick(&case.replace("sda 497936", "sda 497956").replace(
-        " 754042592 761681044",
-        " 754043592 761681544",
-    ));
+    let second = lab.tick(
+        &case
+            .replace("sda 497936", "sda 497956")
+            .replace(" 754042592 761681044", " 754043592 761681544"),
+    );
     assert_eq!(number(&second, "_disk_busy_ratio", "sda"), None, "it would be 1 for ever");
     assert_eq!(number(&second, "_window_busy_ratio", "sda"), None);
     assert_eq!(number(&second, "_read_latency_seconds", "sda"), Some(0.0));
     assert_eq!(number(&second, "_disk_busy_ratio", "sda1"), Some(0.0));
-    assert_eq!(second.conditions.disks["sda"].busy.map(|b| b.0), Some(0.0), "its queue, for the guard");
+    assert_eq!(
+        second.conditions.disks["sda"].busy.map(|b| b.0),
+        Some(0.0),
+        "its queue, for the guard"
+    );
     assert!(second.notes.iter().any(|note| note.starts_with("sda: its busy time is longer")));
 }
 

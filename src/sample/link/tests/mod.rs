@@ -55,4 +55,3 @@ fn with(speed: &str) -> Rig {
     rig.tick();
     rig
 }
-

@@ -143,8 +143,8 @@ fn what_the_device_missed_is_told_apart_from_what_the_host_dropped() {
         rig.host.file("sys/class/net/eth0/statistics/rx_dropped", "7\n");
         rig.host.file("sys/class/net/eth0/statistics/rx_missed_errors", "30\n");
         nic(rig, "eth1", "1000");
-        let [eth0, eth1] = ["eth0", "eth1"]
-            .map(|name| format!("{name}: 1 1 5 37 0 0 0 0 2 2 6 8 0 0 0 0\n"));
+        let [eth0, eth1] =
+            ["eth0", "eth1"].map(|name| format!("{name}: 1 1 5 37 0 0 0 0 2 2 6 8 0 0 0 0\n"));
         dev(rig, eth0 + &eth1);
     });
     open(&mut rig);

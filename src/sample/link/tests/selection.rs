@@ -30,7 +30,8 @@ fn case_042_a_host_of_stacks_is_counted_once() {
     assert_eq!(total.load[0].1.to_string(), "2.9 KiB/s", "3000 bytes, not 13300");
     let info = |device: &str| {
         let points = &rig.out.points;
-        let point = points.iter().find(|p| p.desc.name == "loadline_nic_info" && &*p.labels[0] == device);
+        let point =
+            points.iter().find(|p| p.desc.name == "loadline_nic_info" && &*p.labels[0] == device);
         point.unwrap().labels.iter().map(|l| l.to_string()).collect::<Vec<_>>()
     };
     assert_eq!(info("eth0"), ["eth0", "physical", "bond0", "full"]);
