@@ -217,7 +217,7 @@ impl Daemon {
         };
         let sampling = Sampling {
             roots: options.roots.clone(),
-            host,
+            host: Arc::new(host),
             board: Arc::clone(&board),
             published: Arc::clone(&published),
             clock: Arc::clone(&clock),

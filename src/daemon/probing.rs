@@ -67,8 +67,10 @@ pub const INSPECT_DEADLINE: Duration = Duration::from_secs(5);
 pub(super) const RUN_GRACE: Duration = Duration::from_secs(40);
 /// Samples after own work until there is a window without it.
 const SETTLED_SAMPLES: f64 = 2.5;
-/// The lane looks around at least this often.
+/// The lane looks around at least this often,
 const TURN: Duration = Duration::from_secs(1);
+/// and so often where probes are off: each look wakes a thread, and nothing but a new plan is waited for.
+const TURN_OFF: Duration = Duration::from_secs(5);
 
 impl Probing {
     /// The lane's body: returns when halted.
@@ -89,8 +91,9 @@ impl Probing {
                 Some((index, due)) if due.mono <= now.mono => self.attempt(&mut lane, index),
                 next => {
                     self.show_next(&lane);
-                    let wait = next.map_or(TURN, |(_, due)| due.mono.saturating_sub(now.mono));
-                    self.halt.sleep(wait.min(TURN));
+                    let turn = if lane.plan.settings.guard.probes { TURN } else { TURN_OFF };
+                    let wait = next.map_or(turn, |(_, due)| due.mono.saturating_sub(now.mono));
+                    self.halt.sleep(wait.min(turn));
                 }
             }
         }
@@ -157,10 +160,10 @@ impl Probing {
         if own || !lane.plan.probes.iter().any(|probe| waited_for(&probe)) {
             return;
         }
-        let conditions = self.board.lock().conditions.clone();
+        let shared = self.board.lock();
         for probe in lane.plan.probes.iter().filter(waited_for) {
             let Some(inspection) = lane.targets.inspection(probe.target) else { continue };
-            let open = guard::idle(&inspection.devices, &conditions, now).is_ok();
+            let open = guard::idle(&inspection.devices, &shared.conditions, now).is_ok();
             lane.calm.see(probe.target, open, now);
         }
     }

@@ -23,7 +23,7 @@ use crate::sample::{Kind, Reading, SAMPLERS, Sampler, Tick};
 /// What the lane is given.
 pub struct Sampling {
     pub roots: Roots,
-    pub host: HostFacts,
+    pub host: Arc<HostFacts>,
     pub board: Arc<Board>,
     pub published: Arc<Published>,
     pub clock: Arc<dyn Clock>,
@@ -177,7 +177,7 @@ impl Sampling {
             at,
             points: all.points,
             itself: itself_points,
-            host: self.host.clone(),
+            host: Arc::clone(&self.host),
             resources: all.resources,
             probes,
             targets,

@@ -22,7 +22,7 @@ pub struct Snapshot {
     pub ceilings: Vec<Arc<Vec<Point>>>,
     /// What loadline says of itself; always served.
     pub itself: Vec<Point>,
-    pub host: HostFacts,
+    pub host: Arc<HostFacts>,
     pub resources: Vec<Resource>,
     pub probes: Vec<Arc<ProbeView>>,
     pub targets: Vec<TargetView>,

@@ -78,13 +78,13 @@ fn sample() -> Snapshot {
     };
     Snapshot {
         at: at(100_000),
-        host: HostFacts {
+        host: Arc::new(HostFacts {
             name: "storage1".into(),
             system: "Debian 12".into(),
             kernel: "6.1.0".into(),
             cpus: 8,
             ..HostFacts::default()
-        },
+        }),
         resources: vec![
             resource("sdb", ResourceClass::Disk, "hdd, mq-deadline", Some(Ratio(0.71))),
             resource("eth0", ResourceClass::Link, "speed unknown", None),
@@ -135,7 +135,7 @@ fn a_result_too_old_to_publish_says_so() {
 fn whatever_a_host_calls_its_things_is_text_and_no_markup() {
     let evil = "<script>alert(1)</script>\" onload='x'&amp;\u{0}\u{202e}";
     let mut snapshot = sample();
-    snapshot.host.name = evil.into();
+    Arc::make_mut(&mut snapshot.host).name = evil.into();
     snapshot.resources[0].device = evil.into();
     snapshot.resources[0].facts = evil.into();
     let probe = Arc::make_mut(&mut snapshot.probes[0]);
