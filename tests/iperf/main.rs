@@ -9,10 +9,13 @@
 
 mod command;
 mod door;
+mod fake;
 mod fuzzed;
 mod ours;
 mod peers;
+mod results;
 mod stock;
+mod stopping;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
