@@ -13,6 +13,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use super::{EXIT_FAULT, EXIT_USAGE, Failure};
 use crate::base::units::{Bytes, Rate, Seconds};
 use crate::config::declared;
+use crate::config::peers::PORT;
 use crate::host::link_facts::Declared;
 use crate::host::roots::Roots;
 use crate::iperf::client::{self, Order, Patience, Watch};
@@ -20,7 +21,6 @@ use crate::iperf::parameters;
 use crate::model::link::{LinkDirection, LinkFault, LinkInterval, LinkProfile, LinkReason};
 use crate::worker::Stop;
 
-const PORT: u16 = 5201;
 const RUNTIME: Seconds = Seconds(10.0);
 /// A test bounded by bytes ends by itself; this is for one that never gets them, and no longer than
 /// a loadline at the other end allows.

@@ -53,19 +53,7 @@ impl PeerFiles {
     pub fn poll(&mut self, now: Moment) -> bool {
         let mut changed = false;
         for file in self.files.values_mut() {
-            let there = file.watched.path().exists();
-            changed |= match file.watched.poll() {
-                Ok(Some(bytes)) => file.take(Ok(bytes), self.port, now),
-                Err(fault) => file.take(Err(fault), self.port, now),
-                Ok(None) if there => {
-                    file.read_at = if file.complaint.is_none() { Some(now) } else { file.read_at };
-                    false
-                }
-                Ok(None) => {
-                    let text = format!("{}: gone", file.watched.path().display());
-                    file.complain(text)
-                }
-            };
+            changed |= file.poll(self.port, now);
         }
         self.find(now) || changed
     }
@@ -94,8 +82,10 @@ impl PeerFiles {
                 failures: 0,
                 complaint: None,
             };
-            let bytes = file.watched.read();
-            changed |= file.take(bytes, self.port, now);
+            changed |= match file.watched.read() {
+                Ok(bytes) => file.take(&bytes, self.port, now),
+                Err(fault) => file.lose(&fault),
+            };
             self.files.insert(path, file);
         }
         changed
@@ -104,9 +94,22 @@ impl PeerFiles {
 
 impl File {
     /// True where the peers are others now.
-    fn take(&mut self, bytes: Result<Vec<u8>, Fault>, port: Option<u16>, now: Moment) -> bool {
+    fn poll(&mut self, port: Option<u16>, now: Moment) -> bool {
+        if let Err(error) = self.watched.path().metadata() {
+            return self.lose(&Fault::os(self.watched.path().display(), &error));
+        }
+        match self.watched.poll() {
+            Ok(Some(bytes)) => return self.take(&bytes, port, now),
+            Ok(None) if self.complaint.is_none() => self.read_at = Some(now),
+            Ok(None) => {}
+            Err(fault) => return self.lose(&fault),
+        }
+        false
+    }
+
+    fn take(&mut self, bytes: &[u8], port: Option<u16>, now: Moment) -> bool {
         let name = self.watched.path().display().to_string();
-        match bytes.and_then(|bytes| parse(&name, &bytes, port)) {
+        match parse(&name, bytes, port) {
             Ok(peers) => {
                 self.complaint = None;
                 self.read_at = Some(now);
@@ -116,6 +119,12 @@ impl File {
             }
             Err(fault) => self.complain(fault.text),
         }
+    }
+
+    /// It can't be read: once it can again, the very same bytes are news.
+    fn lose(&mut self, fault: &Fault) -> bool {
+        self.watched = Watched::new(self.watched.path().to_path_buf());
+        self.complain(fault.text.clone())
     }
 
     /// Each state of being wrong is counted once.
@@ -265,12 +274,29 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_not_there_is_a_failure_and_no_peer() {
+    fn a_file_that_is_not_there_is_one_failure_and_no_peer() {
         let now = Moment::default();
         let mut files = PeerFiles::open(Some(&settings("/no/such/file.json".into())), now);
+        assert!(!files.poll(now));
         let (_, file) = files.files().next().unwrap();
         assert_eq!((file.failures, file.read_at, file.peers.len()), (1, None, 0));
-        assert!(!files.poll(now));
+    }
+
+    #[test]
+    fn a_file_that_comes_back_as_it_was_is_good_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let [path, away] = ["a.yml", "away"].map(|name| dir.path().join(name));
+        std::fs::write(&path, "- targets: [a]\n").unwrap();
+        let clock = ManualClock::starting_at(1_000);
+        let mut files = PeerFiles::open(Some(&settings(path.display().to_string())), clock.now());
+        std::fs::rename(&path, &away).unwrap();
+        assert!(!files.poll(clock.now()) && files.complaints().len() == 1);
+        std::fs::rename(&away, &path).unwrap();
+        clock.advance(std::time::Duration::from_secs(60));
+        assert!(!files.poll(clock.now()) && !files.poll(clock.now()), "the same peers");
+        let (_, file) = files.files().next().unwrap();
+        assert_eq!((file.failures, file.read_at), (1, Some(clock.now())));
+        assert!(files.complaints().is_empty());
     }
 
     proptest! {

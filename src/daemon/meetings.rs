@@ -17,7 +17,7 @@ use crate::host::sys;
 use crate::model::job::{Job, Task, WIRE_VERSION};
 use crate::model::link::{LinkFault, LinkIdentity, LinkReason};
 use crate::model::outcome::{Reply, Skip};
-use crate::model::peer::{LinkDone, LinkFailure, LinkRun, LinkView};
+use crate::model::peer::{LinkDone, LinkFailure, LinkRun, LinkView, MeshView, Peer};
 use crate::schedule::guard::{self, Request};
 use crate::schedule::tournament::{Meeting, Tournament};
 use crate::schedule::turn::Turn;
@@ -38,10 +38,10 @@ pub struct Meetings {
 }
 
 /// What the lane keeps between turns.
-pub struct Lane {
+struct Lane {
     plan: Arc<Plan>,
     files: PeerFiles,
-    pub mesh: Arc<Mesh>,
+    mesh: Arc<Mesh>,
     looked: Moment,
     /// The last slot that was attended, or begun in when the lane began.
     attended: Option<u64>,
@@ -52,7 +52,7 @@ pub struct Lane {
 
 /// What came of a try.
 #[derive(Debug)]
-pub enum Tried {
+enum Tried {
     Ended(Result<Arc<LinkDone>, (LinkFailure, String)>),
     Skipped(Skip, String),
     /// The daemon stops.
@@ -87,7 +87,7 @@ impl Meetings {
     }
 
     /// Reads the lists. A slot that has begun is left to the others: nobody knows what was tested in it.
-    pub fn open(&self, plan: Arc<Plan>) -> Lane {
+    fn open(&self, plan: Arc<Plan>) -> Lane {
         let now = self.clock.now();
         let files = PeerFiles::open(plan.settings.peers.as_ref(), now);
         let mesh = Arc::new(Mesh::new(&plan, &files, &self.host_name));
@@ -125,7 +125,7 @@ impl Meetings {
         let mut shared = self.board.lock();
         let old = std::mem::take(&mut shared.links);
         shared.links = link.map_or_else(Vec::new, |(link, tournament)| {
-            let view = |(peer, one): (usize, &crate::model::peer::Peer)| {
+            let view = |(peer, one): (usize, &Peer)| {
                 let every = tournament.interval(peer)?;
                 let known = old.iter().find(|v| v.probe == link.name && *v.peer == *one.name);
                 let mut view = known.map(|view| LinkView::clone(view)).unwrap_or_default();
@@ -148,7 +148,7 @@ impl Meetings {
         let view = lane.mesh.view(&lane.plan, &lane.files);
         let mut shared = self.board.lock();
         let served = shared.mesh_view.served.take();
-        shared.mesh_view = crate::model::peer::MeshView { served, ..view };
+        shared.mesh_view = MeshView { served, ..view };
     }
 
     /// The test to make now, and whether it is the first try; else the time until one may be due.
@@ -186,7 +186,7 @@ impl Meetings {
         let name = peer.name.as_str();
         let began = self.clock.now();
         self.change(link, name, |view| view.running = true);
-        let tried = self.test(lane, link, &meeting);
+        let tried = self.test(lane, (link, peer), &meeting);
         let now = self.clock.now();
         let busy = matches!(&tried, Tried::Ended(Err(("busy", _))));
         let again = tournament.again(&meeting, now.wall).filter(|_| first);
@@ -215,7 +215,12 @@ impl Meetings {
     }
 
     /// One try: guard, clock, turn, worker.
-    fn test(&self, lane: &mut Lane, link: &PlannedLink, meeting: &Meeting) -> Tried {
+    fn test(
+        &self,
+        lane: &mut Lane,
+        (link, peer): (&PlannedLink, &Peer),
+        meeting: &Meeting,
+    ) -> Tried {
         if let Err((skip, text)) = self.permit(lane) {
             return Tried::Skipped(skip, text);
         }
@@ -224,7 +229,6 @@ impl Meetings {
             Ok(Turn::Theirs(holder)) => return Tried::Skipped(Skip::Locked, holder.to_string()),
             Err(fault) => return failed(fault),
         };
-        let Some(peer) = lane.mesh.peers.get(meeting.peer) else { return Tried::Halted };
         let settings = lane.plan.settings.peers.as_ref();
         let run = LinkRun {
             peer: peer.name.clone(),
@@ -302,7 +306,7 @@ fn next_due(tournament: &Tournament, peer: usize, now: Moment) -> Option<Moment>
 }
 
 /// Takes what came of the last try in a slot.
-pub fn record(view: &mut LinkView, tried: Tried, (digest, began, now): (&str, Moment, Moment)) {
+fn record(view: &mut LinkView, tried: Tried, (digest, began, now): (&str, Moment, Moment)) {
     let (probe, peer) = (Arc::clone(&view.probe), Arc::clone(&view.peer));
     match tried {
         Tried::Halted => {}
@@ -332,7 +336,7 @@ pub fn record(view: &mut LinkView, tried: Tried, (digest, began, now): (&str, Mo
 }
 
 /// One line for log and page.
-pub fn headline(done: &LinkDone) -> String {
+fn headline(done: &LinkDone) -> String {
     let flows = [("sent", done.transmit()), ("received", done.receive())];
     let parts = flows.into_iter().filter_map(|(word, flow)| {
         let flow = flow?;

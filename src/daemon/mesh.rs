@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::plan::Plan;
 use crate::base::network::Endpoint;
+use crate::base::units::Seconds;
 use crate::config::peer_files::PeerFiles;
 use crate::config::peers::{PORT, same};
 use crate::host::own_address::is_own;
@@ -83,11 +84,7 @@ impl Mesh {
     }
 
     /// How long other work has to wait that would take `run` and run into a test with a peer.
-    pub fn keeps_waiting(
-        &self,
-        run: crate::base::units::Seconds,
-        wall: Duration,
-    ) -> Option<Duration> {
+    pub fn keeps_waiting(&self, run: Seconds, wall: Duration) -> Option<Duration> {
         self.tournament.as_ref()?.keeps_waiting(run, wall)
     }
 
@@ -159,7 +156,6 @@ impl Lists<'_> {
 mod tests {
     use super::*;
     use crate::base::clock::Moment;
-    use crate::base::units::Seconds;
     use crate::config::document::Document;
     use crate::config::settings::Settings;
 

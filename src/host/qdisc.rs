@@ -110,14 +110,12 @@ fn root_queue(body: &[u8]) -> Option<Queue> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::netlink::{HEADER_BYTES, messages};
+    use super::super::netlink::{HEADER_BYTES, messages, push_attribute};
     use super::*;
 
     fn attr(kind: u16, content: &[u8]) -> Vec<u8> {
-        let mut out = ((content.len() + 4) as u16).to_ne_bytes().to_vec();
-        out.extend(kind.to_ne_bytes());
-        out.extend(content);
-        out.resize(out.len().next_multiple_of(4), 0);
+        let mut out = Vec::new();
+        push_attribute(&mut out, kind, content);
         out
     }
 

@@ -198,18 +198,7 @@ pub(super) mod tests {
     use super::*;
 
     pub(crate) fn profile() -> LinkProfile {
-        LinkProfile {
-            streams: 4,
-            direction: LinkDirection::Forward,
-            runtime: Seconds(10.0),
-            omit: Seconds(0.0),
-            bytes_max: None,
-            block: Some(Bytes(131_072)),
-            window: None,
-            congestion: None,
-            pacing: None,
-            type_of_service: 0,
-        }
+        LinkProfile { block: Some(Bytes(131_072)), ..LinkProfile::plain(4, Seconds(10.0)) }
     }
 
     #[test]

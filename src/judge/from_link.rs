@@ -97,7 +97,7 @@ mod tests {
     use crate::base::physics::Framing;
     use crate::base::units::{Bytes, Seconds};
     use crate::judge::limits::judge;
-    use crate::model::link::{LinkDirection, LinkProfile};
+    use crate::model::link::LinkProfile;
     use crate::model::verdict::Limit;
     use crate::model::way::Line;
 
@@ -110,18 +110,7 @@ mod tests {
         };
         LinkMeasured {
             peer: "10.98.0.2:5201".into(),
-            profile: LinkProfile {
-                streams,
-                direction: LinkDirection::Forward,
-                runtime: Seconds(10.0),
-                omit: Seconds(0.0),
-                bytes_max: None,
-                block: None,
-                window: None,
-                congestion: None,
-                pacing: None,
-                type_of_service: 0,
-            },
+            profile: LinkProfile::plain(streams, Seconds(10.0)),
             forward: Some(flow),
             reverse: None,
             own_cpu: LinkCpu { total: 0.4, ..LinkCpu::default() },

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::link::{LinkFault, LinkFlow, LinkIdentity, LinkMeasured, LinkProfile, LinkReason};
+use super::link::{LinkFault, LinkFlow, LinkIdentity, LinkMeasured, LinkProfile};
 use super::metric::Label;
 use super::skip::Skip;
 use crate::base::clock::Moment;
@@ -37,13 +37,6 @@ pub struct LinkRun {
     pub identity: LinkIdentity,
     /// Measures though the peer runs on this host's kernel: for tests.
     pub allow_same_kernel: bool,
-}
-
-impl LinkRun {
-    /// As planned, in order.
-    pub fn profiles(&self) -> impl Iterator<Item = &LinkProfile> {
-        self.single.iter().chain(&self.legs)
-    }
 }
 
 /// What came of a run.
@@ -144,9 +137,6 @@ impl LinkView {
 /// Skips that a link probe can have.
 pub const LINK_SKIPS: [Skip; 7] =
     [Skip::Busy, Skip::Battery, Skip::Hours, Skip::Off, Skip::Hung, Skip::Locked, Skip::Clock];
-
-/// The failures that are counted from the start.
-pub const LINK_FAILURES: [LinkReason; 5] = LinkReason::FAILURES;
 
 /// What is known of a list of peers that came from outside.
 #[derive(Clone, Debug, PartialEq)]

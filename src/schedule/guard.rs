@@ -62,7 +62,8 @@ pub fn permit(
     if request.exempt { Ok(()) } else { idle(request.devices, conditions, now) }
 }
 
-/// Whether this host's lines leave room for a test that fills one: asked of both ends, each by itself.
+/// Whether this host's lines leave room for a test that fills one: the end that makes it asks. The
+/// other end can't: its lines are in use since the leg before.
 /// A line whose rate is unknown says nothing.
 pub fn lines_idle(conditions: &Conditions) -> Leave {
     match conditions.lines.iter().find(|(_, used)| **used >= LINE_MAX) {

@@ -3,18 +3,19 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::time::Duration;
 
 use tempfile::TempDir;
 
 use crate::Promise;
 use crate::harness::{BINARY, Page, disk_dir, must, until, until_within};
+use crate::hosts::{Host, shape};
 
 pub const PROMISES: &[Promise] =
     &[Promise::new("all_pairs_of_a_mesh_are_measured_and_no_host_is_ever_in_two_tests", mesh)
         .root()
-        .needs(&["ip", "tc", "iperf3", "unshare"])];
+        .needs(&["ip", "tc", "iperf3"])];
 
 /// What each link lets through, with Ethernet's headers, of one direction.
 const LINE_BITS: f64 = 100e6;
@@ -26,32 +27,28 @@ const PASSIVE: &str = "4";
 /// A switch with a link to each host, and one to this machine, to look at their pages.
 struct Wires {
     id: u32,
+    hub: Host,
+    hosts: BTreeMap<&'static str, Host>,
 }
 
 impl Wires {
     fn new() -> Self {
-        let wires = Self { id: std::process::id() % 100_000 };
-        let hub = wires.name("h");
-        ip(&format!("netns add {hub}"));
-        ip(&format!("-n {hub} link add hub type bridge"));
-        ip(&format!("-n {hub} link set hub up"));
-        for host in DAEMONS.into_iter().chain([PASSIVE]) {
-            let name = wires.name(host);
-            ip(&format!("netns add {name}"));
-            ip(&format!("-n {name} link set lo up"));
-            ip(&format!("-n {name} link add eth0 type veth peer name to{host} netns {hub}"));
-            ip(&format!("-n {name} addr add {}/24 dev eth0", wires.address(host)));
-            wires.plug(host);
-            ip(&format!("-n {name} link set eth0 up"));
-            for (place, device) in [(&name, "eth0".to_owned()), (&hub, format!("to{host}"))] {
-                let shape = format!(
-                    "netns exec {place} tc qdisc add dev {device} root tbf rate {LINE_BITS} \
-                     burst 32kb latency 20ms"
-                );
-                ip(&shape);
-            }
+        let (id, hub) = (std::process::id(), Host::namespace());
+        hub.run("ip link add hub type bridge");
+        hub.run("ip link set hub up");
+        let hosts = DAEMONS.into_iter().chain([PASSIVE]).map(|name| (name, Host::namespace()));
+        let wires = Self { id, hub, hosts: hosts.collect() };
+        let hub = &wires.hub.name;
+        let bucket = format!("tbf rate {LINE_BITS} burst 32kb latency 20ms");
+        for (name, host) in &wires.hosts {
+            host.run(&format!("ip link add eth0 type veth peer name to{name} netns {hub}"));
+            host.run(&format!("ip addr add {}/24 dev eth0", wires.address(name)));
+            wires.plug(name);
+            host.run("ip link set eth0 up");
+            shape(host, "eth0", &bucket);
+            shape(&wires.hub, &format!("to{name}"), &bucket);
         }
-        let own = wires.name("r");
+        let own = format!("llp{}", wires.id);
         ip(&format!("link add {own} type veth peer name toroot netns {hub}"));
         ip(&format!("addr add {}/24 dev {own}", wires.address("254")));
         ip(&format!("link set {own} up"));
@@ -59,27 +56,14 @@ impl Wires {
         wires
     }
 
-    fn plug(&self, host: &str) {
-        let hub = self.name("h");
-        ip(&format!("-n {hub} link set to{host} master hub"));
-        ip(&format!("-n {hub} link set to{host} up"));
-    }
-
-    fn name(&self, what: &str) -> String {
-        format!("llp{}{what}", self.id)
+    fn plug(&self, name: &str) {
+        self.hub.run(&format!("ip link set to{name} master hub"));
+        self.hub.run(&format!("ip link set to{name} up"));
     }
 
     /// In the range for benchmarks (RFC 2544), which nobody routes.
-    fn address(&self, host: &str) -> String {
-        format!("198.18.{}.{host}", self.id % 250)
-    }
-}
-
-impl Drop for Wires {
-    fn drop(&mut self) {
-        for what in DAEMONS.into_iter().chain([PASSIVE, "h"]) {
-            let _ = Command::new("ip").args(["netns", "del", &self.name(what)]).status();
-        }
+    fn address(&self, name: &str) -> String {
+        format!("198.18.{}.{name}", self.id % 250)
     }
 }
 
@@ -87,16 +71,16 @@ fn ip(arguments: &str) {
     must("ip", &arguments.split_whitespace().collect::<Vec<_>>());
 }
 
-/// A process in the namespace of a host.
+/// A process on a host.
 struct Inside(Child);
 
 impl Inside {
     /// The host's turn is a lock under /run/lock: each host has its own.
     fn new(wires: &Wires, host: &str, command: &str, state: &Path) -> Self {
         let script = format!("mount -t tmpfs none /run/lock && exec {command}");
-        let name = wires.name(host);
-        let child = Command::new("ip")
-            .args(["netns", "exec", &name, "unshare", "-m", "sh", "-c", &script])
+        let child = wires.hosts[host]
+            .command("sh -c")
+            .arg(script)
             .env("STATE_DIRECTORY", state)
             .stdout(Stdio::null())
             .stderr(Stdio::null())

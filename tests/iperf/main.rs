@@ -9,10 +9,13 @@
 
 mod command;
 mod door;
+mod fake;
 mod fuzzed;
 mod ours;
 mod peers;
+mod results;
 mod stock;
+mod stopping;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
@@ -22,9 +25,7 @@ use std::time::Duration;
 use loadline::base::units::{Bytes, Seconds};
 use loadline::iperf::client::{self, Order, Patience, Watch};
 use loadline::iperf::server::{Admit, Limits, Server};
-use loadline::model::link::{
-    LinkDirection, LinkFault, LinkIdentity, LinkInterval, LinkMeasured, LinkProfile,
-};
+use loadline::model::link::{LinkFault, LinkIdentity, LinkInterval, LinkMeasured, LinkProfile};
 
 /// Longest wait for anything that should happen soon; reached only by a fault.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -40,18 +41,7 @@ fn installed(program: &str) -> bool {
 
 /// Half a second, one stream.
 fn profile() -> LinkProfile {
-    LinkProfile {
-        streams: 1,
-        direction: LinkDirection::Forward,
-        runtime: Seconds(0.5),
-        omit: Seconds(0.0),
-        bytes_max: None,
-        block: None,
-        window: None,
-        congestion: None,
-        pacing: None,
-        type_of_service: 0,
-    }
+    LinkProfile::plain(1, Seconds(0.5))
 }
 
 /// Keeps the intervals, and asks to stop after so many.

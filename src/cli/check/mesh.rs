@@ -4,6 +4,7 @@ use crate::base::clock::{Clock, SystemClock};
 use crate::config::peer_files::PeerFiles;
 use crate::daemon::mesh::Mesh;
 use crate::daemon::plan::Plan;
+use crate::model::peer::Peer;
 
 /// Peers that are named one by one.
 const NAMED_MAX: usize = 20;
@@ -31,7 +32,7 @@ pub(super) fn lines(plan: &Plan, host_name: &str) -> Vec<String> {
         duration(tournament.timing.period),
         mesh.digest
     ));
-    let tested = |(peer, one): (usize, &crate::model::peer::Peer)| {
+    let tested = |(peer, one): (usize, &Peer)| {
         let every = tournament.interval(peer)?;
         let next = tournament.next(now.wall, Some(peer))?;
         let at = humantime::format_rfc3339_seconds(std::time::UNIX_EPOCH + next.begins);

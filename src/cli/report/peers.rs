@@ -221,17 +221,11 @@ impl Planned {
     fn new(peer: &str, (streams, reverse): (u32, bool), size: Size) -> Self {
         let (first, second) = if size.quick { QUICK } else { FULL };
         let first = size.runtime.map_or(first, |runtime| runtime.0);
-        let leg = |streams, runtime: f64| LinkProfile {
-            streams,
-            direction: if reverse { LinkDirection::Reverse } else { LinkDirection::Forward },
-            runtime: Seconds(runtime),
+        let direction = if reverse { LinkDirection::Reverse } else { LinkDirection::Forward };
+        let leg = |streams, runtime| LinkProfile {
+            direction,
             omit: OMIT,
-            bytes_max: None,
-            block: None,
-            window: None,
-            congestion: None,
-            pacing: None,
-            type_of_service: 0,
+            ..LinkProfile::plain(streams, Seconds(runtime))
         };
         let way = if reverse { "from" } else { "to" };
         let plural = if streams == 1 { "" } else { "s" };

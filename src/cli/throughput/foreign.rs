@@ -182,18 +182,8 @@ mod tests {
             streams: vec![stream(1), stream(3)],
             ..LinkFlow::default()
         };
-        let profile = LinkProfile {
-            streams: 2,
-            direction,
-            runtime: Seconds(2.0),
-            omit: Seconds(0.0),
-            bytes_max: None,
-            block: None,
-            window: Some(Bytes(65536)),
-            congestion: None,
-            pacing: None,
-            type_of_service: 0,
-        };
+        let window = Some(Bytes(65536));
+        let profile = LinkProfile { direction, window, ..LinkProfile::plain(2, Seconds(2.0)) };
         let cpu = |total| LinkCpu { total, user: 0.0, system: total };
         LinkMeasured {
             peer: "10.0.0.2:5201".into(),

@@ -5,6 +5,7 @@ use std::sync::Mutex;
 
 use super::*;
 use crate::base::clock::ManualClock;
+use crate::base::units::Ratio;
 use crate::config::document::Document;
 use crate::config::settings::Settings;
 use crate::model::job::What;
@@ -31,7 +32,17 @@ impl Runner for Told {
 
 /// The view after `slots` slots in which runs ended so, and when they began.
 fn after(slots: u32, ends: &[LinkReason], hold_turn: bool) -> (LinkView, Vec<Duration>) {
-    let document = Document::parse("f", CONFIG).unwrap();
+    on_a_host((CONFIG, 0.0), slots, ends, hold_turn)
+}
+
+/// As [`after`]; of a host with this configuration and a line that is used so much.
+fn on_a_host(
+    (config, used): (&str, f64),
+    slots: u32,
+    ends: &[LinkReason],
+    hold_turn: bool,
+) -> (LinkView, Vec<Duration>) {
+    let document = Document::parse("f", config).unwrap();
     let settings = Settings::read(&document, &crate::daemon::plan::kind_names()).unwrap();
     let plan = Plan::build(settings, &document, "/state".as_ref()).unwrap();
     let clock = ManualClock::starting_at(1_800_000_000);
@@ -48,6 +59,7 @@ fn after(slots: u32, ends: &[LinkReason], hold_turn: bool) -> (LinkView, Vec<Dur
         host_name: "a".into(),
         boot_id: "boot".into(),
     };
+    meetings.board.lock().conditions.lines = [("eth0".into(), Ratio(used))].into();
     let mut lane = meetings.open(Arc::new(plan));
     let _held = hold_turn.then(|| Turn::try_take(&meetings.turn_places).unwrap());
     let until = clock.now().wall + Duration::from_secs(120) * slots;
@@ -92,4 +104,20 @@ fn while_another_has_the_turn_of_this_host_a_test_is_skipped() {
     let (view, runs) = after(2, &[], true);
     assert_eq!((view.skips[&Skip::Locked], view.runs, runs.len()), (2, 0, 0));
     assert!(view.last_success.is_none());
+}
+
+#[test]
+fn an_end_whose_line_is_in_use_makes_no_test() {
+    let (view, runs) = on_a_host((CONFIG, 0.3), 2, &[], false);
+    assert_eq!((view.skips[&Skip::Busy], view.runs, runs.len()), (2, 0, 0));
+    assert!(view.fault.contains("eth0 is used at 30.0 %"), "{}", view.fault);
+}
+
+#[test]
+fn where_nobody_keeps_the_clock_no_test_is_made() {
+    let config = CONFIG.replace(", any_clock: true", "");
+    let (view, runs) = on_a_host((&config, 0.0), 2, &[], false);
+    let skips = if sys::clock_is_synchronised() == Some(false) { 2 } else { 0 };
+    assert_eq!(view.skips.get(&Skip::Clock).copied().unwrap_or(0), skips);
+    assert_eq!(runs.len() as u64, 2 - skips);
 }

@@ -3,9 +3,9 @@
 pub use super::families::DESCS;
 use super::families::*;
 use crate::base::clock::Moment;
-use crate::model::link::LinkFlow;
+use crate::model::link::{LinkFlow, LinkReason};
 use crate::model::metric::{Label, Point, push_some};
-use crate::model::peer::{LINK_FAILURES, LINK_SKIPS, LinkDone, LinkView, MeshView};
+use crate::model::peer::{LINK_SKIPS, LinkDone, LinkView, MeshView};
 
 /// All that is published of one link probe to one peer; results only while they are fresh.
 pub fn points(view: &LinkView, now: Moment, out: &mut Vec<Point>) {
@@ -38,7 +38,7 @@ fn number(holds: bool) -> f64 {
 fn lane(view: &LinkView, out: &mut Vec<Point>) {
     let labels: [&Label; 2] = [&view.probe, &view.peer];
     out.push(Point::number(&PEER_RUNS, &labels, view.runs as f64));
-    let always = LINK_FAILURES.iter().map(|reason| reason.label());
+    let always = LinkReason::FAILURES.into_iter().map(|reason| reason.label());
     let others = view.failures.keys().copied().filter(|r| !always.clone().any(|a| a == *r));
     for reason in always.clone().chain(others) {
         let n = view.failures.get(reason).copied().unwrap_or(0);

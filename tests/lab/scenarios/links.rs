@@ -9,7 +9,7 @@ use loadline::host::roots::Roots;
 use loadline::host::route::{Overrides, way_to};
 use loadline::iperf::client::{self, Order, Patience, Watch};
 use loadline::judge::from_link::{LinkRun, link};
-use loadline::model::link::{LinkDirection, LinkInterval, LinkMeasured, LinkProfile};
+use loadline::model::link::{LinkInterval, LinkMeasured, LinkProfile};
 use loadline::model::outcome::{Done, Evidence};
 use loadline::model::path::DeclaredPath;
 use loadline::model::verdict::Limit;
@@ -37,18 +37,11 @@ const ROUND_TRIP: Seconds = Seconds(0.02);
 
 fn profile(streams: u32) -> LinkProfile {
     LinkProfile {
-        streams,
-        direction: LinkDirection::Forward,
-        runtime: Seconds(1.5),
         // A stock server leaves out whole seconds only.
         omit: Seconds(1.0),
-        bytes_max: None,
-        block: None,
-        window: None,
         // What fills a queue of its own accord, whatever this host prefers.
         congestion: Some("cubic".into()),
-        pacing: None,
-        type_of_service: 0,
+        ..LinkProfile::plain(streams, Seconds(1.5))
     }
 }
 
