@@ -6,13 +6,11 @@ use std::process::Command;
 use std::time::Duration;
 
 use loadline::model::metric::MetricKind;
+use loadline::model::outcome::DURATION_BOUNDS;
 use promql_parser::parser::{self, Expr, VectorSelector};
 
 /// Labels that a server puts on every series that it scrapes.
 const TARGET_LABELS: [&str; 2] = ["job", "instance"];
-
-/// Metrics that dashboards and rules name and that loadline doesn't export yet: kind and labels as planned.
-pub(crate) const AWAITED: [(&str, MetricKind, &[&str]); 0] = [];
 
 /// One metric name as a server stores it.
 pub(crate) struct Known {
@@ -30,10 +28,9 @@ pub(crate) fn known_metrics() -> BTreeMap<String, Known> {
         let all = known.entry(name).or_insert(Known { counter, labels: BTreeSet::new() });
         all.labels.extend(labels.iter().chain(&TARGET_LABELS).copied());
     };
-    let exported = loadline::daemon::descs();
-    let exported = exported.iter().map(|desc| (desc.name, desc.kind, desc.labels));
-    for (name, kind, labels) in exported.chain(AWAITED) {
-        match kind {
+    for desc in loadline::daemon::descs() {
+        let (name, labels) = (desc.name, desc.labels);
+        match desc.kind {
             MetricKind::Counter => add(name.to_owned(), true, labels),
             MetricKind::Gauge => add(name.to_owned(), false, labels),
             MetricKind::Histogram => {
@@ -131,6 +128,10 @@ pub(crate) fn complaints(place: &str, expr: &Expr, known: &BTreeMap<String, Know
             .iter()
             .filter(|m| m.name != "__name__" && !metric.labels.contains(m.name.as_str()));
         found.extend(strange.map(|m| format!("{place}: `{name}` has no label `{}`", m.name)));
+        // Of a bucket that isn't there the answer is silently nothing.
+        let bounds = selector.matchers.matchers.iter().filter(|m| m.name == "le");
+        let no_bound = bounds.filter(|m| !DURATION_BOUNDS.iter().any(|b| b.to_string() == m.value));
+        found.extend(no_bound.map(|m| format!("{place}: no bucket of durations has {m}")));
     }
     for (function, name, _) in rates(expr) {
         if !known.get(name).is_some_and(|metric| metric.counter) {

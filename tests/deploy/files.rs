@@ -1,11 +1,12 @@
 //! The repository's files and the programs that look at them.
 
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde::de::DeserializeOwned;
+
+pub use crate::harness::disk_dir;
 
 pub fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -59,32 +60,10 @@ pub fn answer(command: &mut Command) -> String {
     String::from_utf8(succeed(command).stdout).unwrap()
 }
 
-/// A directory on a real disk that goes with the test.
-pub fn disk_dir() -> tempfile::TempDir {
-    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
-}
-
-pub fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
-}
-
-/// The page for Prometheus, where something answers.
-pub fn page(port: u16) -> Option<String> {
-    let mut response = ureq::get(format!("http://127.0.0.1:{port}/metrics")).call().ok()?;
-    response.body_mut().read_to_string().ok()
-}
-
-/// Longest wait for what should happen soon; reached only by a fault.
+/// Longest wait for what should happen soon, a boot too; reached only by a fault.
 const PATIENCE: Duration = Duration::from_secs(180);
 
 /// Polls until `what` gives something; fails after [`PATIENCE`], naming what was awaited.
-pub fn until<T>(awaited: &str, mut what: impl FnMut() -> Option<T>) -> T {
-    let start = Instant::now();
-    loop {
-        if let Some(found) = what() {
-            return found;
-        }
-        assert!(start.elapsed() < PATIENCE, "waited {PATIENCE:?} for {awaited}");
-        std::thread::park_timeout(Duration::from_millis(100));
-    }
+pub fn until<T>(awaited: &str, what: impl FnMut() -> Option<T>) -> T {
+    crate::harness::until_within(PATIENCE, awaited, what)
 }

@@ -5,7 +5,8 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use crate::check::Check;
-use crate::files::{disk_dir, free_port, must, page, program, root, text, until};
+use crate::files::{disk_dir, must, program, root, text, until};
+use crate::harness::{free_port, get};
 
 pub const CHECKS: &[Check] = &[
     Check::new("the_final_stage_runs_as_a_user_without_a_shell", final_stage),
@@ -152,7 +153,8 @@ fn runs() {
     let page = until("a worker's run in the image", || {
         let ended = container.0.try_wait().unwrap();
         assert!(ended.is_none(), "it ended: {ended:?}");
-        page(port).filter(|page| page.contains("loadline_sandbox_enforced{part=\"seccomp\"} 1"))
+        let page = get(port, "/metrics").ok()?;
+        page.contains("loadline_sandbox_enforced{part=\"seccomp\"} 1").then_some(page)
     });
     for sampler in ["disk", "link", "tcp", "cpu"] {
         let up = format!("loadline_sampler_up{{sampler=\"{sampler}\"}} 1");

@@ -15,6 +15,9 @@
 mod check;
 mod compose;
 mod files;
+#[allow(dead_code, reason = "shared with the end-to-end tests")]
+#[path = "../e2e/harness.rs"]
+mod harness;
 mod host;
 mod image;
 mod kubernetes;

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 
 use crate::check::Check;
-use crate::files::{disk_dir, free_port, page, text, until, yaml};
+use crate::files::{disk_dir, text, until, yaml};
+use crate::harness::{Daemon, NO_PROBES, Setup};
 
 pub const CHECKS: &[Check] = &[
     Check::new("hosts_of_ten_and_a_hundred_devices_keep_the_series_budget", devices),
@@ -65,28 +66,9 @@ fn fixture(dir: &Path, n: usize) {
     }
 }
 
-/// A daemon that ends with the test.
-struct Daemon(Child);
-
-impl Drop for Daemon {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-fn daemon(dir: &Path, port: u16, config: &str, roots: &[String]) -> Daemon {
-    let file = dir.join("loadline.yml");
-    std::fs::write(&file, config).unwrap();
-    let child = Command::new(env!("CARGO_BIN_EXE_loadline"))
-        .args(["serve", &format!("--listen=127.0.0.1:{port}"), "--config"])
-        .arg(&file)
-        .args(roots)
-        .env("STATE_DIRECTORY", dir.join("state"))
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn();
-    Daemon(child.unwrap())
+/// The page, once it has a series that begins like this.
+fn page_with(daemon: &Daemon, series: &str) -> String {
+    until(series, || daemon.get("/metrics").ok().filter(|page| page.contains(series)))
 }
 
 fn series(page: &str) -> impl Iterator<Item = &str> {
@@ -106,15 +88,13 @@ fn count(page: &str, having: &str) -> usize {
 fn devices() {
     let budget = budget();
     for n in [10, 100] {
-        let (dir, port) = (disk_dir(), free_port());
+        let dir = disk_dir();
         fixture(dir.path(), n);
         let at = dir.path().display();
-        let roots = [format!("--path.procfs={at}/proc"), format!("--path.sysfs={at}/sys")];
-        let _daemon = daemon(dir.path(), port, "guard: {probes: false}\n", &roots);
+        let args = vec![format!("--path.procfs={at}/proc"), format!("--path.sysfs={at}/sys")];
+        let daemon = Setup { args, ..Setup::config(NO_PROBES) }.start();
         // From the second reading on there are windows.
-        let page = until("a page with windows", || {
-            page(port).filter(|p| p.contains("loadline_nic_receive_bytes_per_second{"))
-        });
+        let page = page_with(&daemon, "loadline_nic_receive_bytes_per_second{");
         let host = count(&page, "");
         assert!(host <= budget["the host"], "the host: {host} series");
         for (what, kernel) in [("a disk", "sdx"), ("a link", "en")] {
@@ -131,16 +111,13 @@ fn devices() {
 
 fn probe() {
     let budget = budget();
-    let (dir, port) = (disk_dir(), free_port());
+    let dir = disk_dir();
     let config = format!(
         "targets: [{{name: t, path: {}, ballast: 64MiB}}]\n\
          probes: [{{name: commit, kind: latency, target: t, every: 10s}}]\n",
         dir.path().display()
     );
-    let _daemon = daemon(dir.path(), port, &config, &[]);
-    let page = until("a run of the probe", || {
-        page(port).filter(|page| page.contains("loadline_verdict{"))
-    });
+    let page = page_with(&Setup::config(config).start(), "loadline_verdict{");
     let probe = count(&page, "probe=\"commit\"");
     assert!(probe <= budget["a probe"], "a probe: {probe} series");
     // More than the counters that each probe has before its first run.
@@ -150,6 +127,10 @@ fn probe() {
         .count();
     assert!(target > 0 && target <= budget["a target"], "a target: {target} series");
 }
+
+/// The server that the docs reckon with.
+const SERVER: [(&str, usize); 5] =
+    [("the host", 1), ("a disk", 12), ("a link", 4), ("a target", 1), ("a probe", 7)];
 
 /// Caps of the configuration: `sample.devices_max` of each class as it comes, targets, probes, partners.
 const CAPS: [(&str, usize); 6] = [
@@ -163,7 +144,13 @@ const CAPS: [(&str, usize); 6] = [
 
 fn limit() {
     let budget = budget();
-    let most: usize = CAPS.iter().map(|(what, n)| n * budget[*what]).sum();
+    let sum =
+        |host: &[(&str, usize)]| -> usize { host.iter().map(|(what, n)| n * budget[*what]).sum() };
+    let (server, most) = (sum(&SERVER), sum(&CAPS));
+    let doc = text("docs/deploy.md").replace(',', "");
+    for promised in [format!("at most {server}"), format!("{most} hence")] {
+        assert!(doc.contains(&promised), "docs/deploy.md, Series: not `{promised}`");
+    }
     let prometheus: serde_yaml::Value = yaml("deploy/prometheus/prometheus.yml");
     let limit = prometheus["scrape_configs"][0]["sample_limit"].as_u64().unwrap();
     assert!(most as u64 <= limit, "{most} series by the caps, {limit} in a scrape");

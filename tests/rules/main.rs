@@ -78,6 +78,15 @@ fn every_alert_waits_lingers_and_has_a_severity_and_its_three_annotations() {
 }
 
 #[test]
+fn every_alert_stands_in_the_table_of_the_docs() {
+    let text = std::fs::read_to_string(root().join("docs/prometheus.md")).unwrap();
+    let rows = text.lines().filter(|line| line.starts_with("| Loadline"));
+    let cells = rows.filter_map(|row| row.trim_start_matches("| ").split(" |").next());
+    let named: BTreeSet<_> = cells.flat_map(|cell| cell.split(", ")).map(str::to_owned).collect();
+    assert_eq!(named, alerts().into_iter().map(|alert| alert.alert).collect());
+}
+
+#[test]
 fn every_alert_has_its_runbook_and_every_runbook_its_alert() {
     let alerts = alerts();
     for Alert { alert, annotations, .. } in &alerts {
