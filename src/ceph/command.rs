@@ -1,11 +1,11 @@
 //! The one place that runs `ceph`: bounded in time and output, killed when it is told to stop.
 
-use std::io::Read;
-use std::os::fd::AsFd;
+use std::os::fd::OwnedFd;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use serde_json::Value;
 
 use super::{json, words};
@@ -112,18 +112,16 @@ impl Client<'_> {
     /// What it writes until it ends; without a status where it is out of time or writes too much.
     fn listen(&self, child: &mut Child, until: Duration) -> Result<Heard, Cut> {
         let (mut out, mut err) = (Vec::new(), Vec::new());
-        let mut pipes = (child.stdout.take(), child.stderr.take());
+        let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+        let mut pipes = [stdout.map(OwnedFd::from), stderr.map(OwnedFd::from)];
         let broken = |error: std::io::Error| Fault::os("ceph: its output", &error);
-        if let Some(pipe) = &pipes.0 {
-            rustix::io::ioctl_fionbio(pipe, true).map_err(|e| broken(e.into()))?;
-        }
-        if let Some(pipe) = &pipes.1 {
+        for pipe in pipes.iter().flatten() {
             rustix::io::ioctl_fionbio(pipe, true).map_err(|e| broken(e.into()))?;
         }
         loop {
             let status = child.try_wait().map_err(broken)?;
-            take(&mut pipes.0, &mut out);
-            take(&mut pipes.1, &mut err);
+            take(&mut pipes[0], &mut out);
+            take(&mut pipes[1], &mut err);
             if status.is_some() || out.len() > OUTPUT_BYTES_MAX || monotonic() >= until {
                 let late = out.len() > OUTPUT_BYTES_MAX;
                 return Ok((status.filter(|_| !late), out, err));
@@ -131,13 +129,8 @@ impl Client<'_> {
             if (self.stopped)() {
                 return Err(Cut::Stopped);
             }
-            let mut fds = Vec::new();
-            fds.extend(
-                pipes.0.as_ref().map(|p| PollFd::from_borrowed_fd(p.as_fd(), PollFlags::IN)),
-            );
-            fds.extend(
-                pipes.1.as_ref().map(|p| PollFd::from_borrowed_fd(p.as_fd(), PollFlags::IN)),
-            );
+            let open = pipes.iter().flatten();
+            let mut fds: Vec<_> = open.map(|pipe| PollFd::new(pipe, PollFlags::IN)).collect();
             let _ = poll(&mut fds, Some(&LOOK));
         }
     }
@@ -146,14 +139,14 @@ impl Client<'_> {
 type Heard = (Option<ExitStatus>, Vec<u8>, Vec<u8>);
 
 /// All that a pipe holds now; it is `None` once nobody writes into it.
-fn take<P: Read>(pipe: &mut Option<P>, into: &mut Vec<u8>) {
+fn take(pipe: &mut Option<OwnedFd>, into: &mut Vec<u8>) {
     let Some(reader) = pipe else { return };
     let mut chunk = [0; 16 << 10];
     while into.len() <= OUTPUT_BYTES_MAX {
-        match reader.read(&mut chunk) {
+        match rustix::io::read(&*reader, &mut chunk) {
             Ok(0) => return *pipe = None,
             Ok(n) => into.extend_from_slice(&chunk[..n]),
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(Errno::INTR) => {}
             Err(_) => return,
         }
     }

@@ -52,6 +52,12 @@ pub struct Oltp {
 }
 
 impl Oltp {
+    /// On parts of a run's region.
+    pub fn of_region(variant: Variant, load: Load) -> Self {
+        let asus = [const { Vec::new() }; 3];
+        Self { variant, load, contexts: None, asus, overwrite: false, counts_every: None }
+    }
+
     /// Whether the ASUs are files that somebody named.
     pub fn has_files(&self) -> bool {
         self.asus.iter().any(|files| !files.is_empty())

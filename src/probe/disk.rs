@@ -8,7 +8,7 @@ use serde::Deserialize;
 use super::depths::Depths;
 use super::latency::complain;
 use super::run::{self, Rules};
-use super::{Kind, Shape, fio, metrics};
+use super::{Kind, Shape, Wrong, fio, metrics, options};
 use crate::base::units::{Bytes, GIB, KIB, MIB, Ratio, Seconds};
 use crate::config::complaint::Complaint;
 use crate::config::document::Section;
@@ -25,10 +25,7 @@ pub static KIND: Kind = Kind {
     descs: metrics::STORAGE,
     points: |_, _, _| {},
     read: |section| {
-        let options: Options = match section {
-            Some(section) => section.read()?,
-            None => Options::default(),
-        };
+        let options: Options = options(section)?;
         if let Some(path) = &options.fio_job {
             return options.shape_of_job(path, section);
         }
@@ -161,9 +158,6 @@ struct Options {
     flush: Option<bool>,
     direct: Option<bool>,
 }
-
-/// An option and what is wrong with it.
-pub type Wrong = (&'static str, String);
 
 impl Options {
     fn shape(&self) -> Result<Shape, Wrong> {

@@ -10,6 +10,7 @@ use crate::base::stats::variation;
 use crate::base::units::{Bytes, Ratio, Seconds};
 use crate::host::block;
 use crate::host::cgroup_io::IoLimits;
+use crate::host::mountinfo::Mounts;
 use crate::host::roots::Roots;
 use crate::host::sys;
 use crate::model::evidence::DEVICES_MAX;
@@ -286,15 +287,44 @@ pub(super) fn flags(
     }
 }
 
+/// GlusterFS takes direct I/O and gives it to its caches all the same, unless the volume has
+/// `performance.strict-o-direct`, which a client can't see.
+pub(super) fn doubt_direct(run: &Run, flags: &mut Flags) {
+    let roots = Roots { procfs: run.procfs.clone(), ..Roots::default() };
+    let on_gluster = || {
+        let path = run.target.place.path().canonicalize().ok()?;
+        let mounts = Mounts::read(&roots).ok()?;
+        Some(mounts.covering(&path)?.filesystem == "fuse.glusterfs")
+    };
+    if flags.direct == Some(true) && on_gluster() == Some(true) {
+        flags.direct = None;
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::model::outcome::Direction;
     use crate::model::samples::measured;
     use crate::probe::disk::{Preset, shape};
+    use crate::workload::testing::run_in;
 
     fn flags_of(evidence: &Evidence) -> Flags {
         flags(evidence, &[], None, true)
+    }
+
+    #[test]
+    fn direct_io_on_gluster_is_neither_true_nor_false() {
+        let procfs = tempfile::tempdir().unwrap();
+        std::fs::create_dir(procfs.path().join("self")).unwrap();
+        let run = Run { procfs: procfs.path().into(), ..run_in(procfs.path(), Bytes(0), vec![]) };
+        for (filesystem, direct) in [("fuse.glusterfs", None), ("xfs", Some(true))] {
+            let line = format!("1 0 0:9 / / rw - {filesystem} a:/v rw\n");
+            std::fs::write(procfs.path().join("self/mountinfo"), line).unwrap();
+            let mut flags = Flags { direct: Some(true), ..Flags::default() };
+            doubt_direct(&run, &mut flags);
+            assert_eq!(flags.direct, direct, "{filesystem}");
+        }
     }
 
     #[test]

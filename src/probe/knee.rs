@@ -5,10 +5,9 @@ use serde::Deserialize;
 
 use super::depths::{Depths, QUEUE_SECONDS_MAX};
 use super::disk::{self, Preset};
-use super::latency::complain;
 use super::legs::{Found, Legs, Pass};
 use super::run::{self, Rules};
-use super::{Kind, Shape, metrics};
+use super::{Kind, Shape, Wrong, metrics, shape};
 use crate::base::legs::{Rung, Saturation, knee_of, top_of};
 use crate::base::units::{Bytes, Seconds};
 use crate::config::read;
@@ -22,13 +21,7 @@ pub static KIND: Kind = Kind {
     example: "knee:\n  profile: rand_read\n  block_size: 4KiB\n  runtime: 18s\n  bytes: 16GiB\n",
     descs: metrics::STORAGE,
     points: |_, _, _| {},
-    read: |section| {
-        let options: Options = match section {
-            Some(section) => section.read()?,
-            None => Options::default(),
-        };
-        options.shape().map_err(|(key, text)| complain(section, key, text))
-    },
+    read: |section| shape(section, Options::shape),
     run: |run, watch| {
         run::storage(run, &Rules { flags_of_length: true, depths: Depths::Ladder }, watch)
     },
@@ -54,7 +47,7 @@ struct Options {
 }
 
 impl Options {
-    fn shape(&self) -> Result<Shape, disk::Wrong> {
+    fn shape(&self) -> Result<Shape, Wrong> {
         let shape = disk::shape(self.profile);
         let Some(base) = shape.legs.first() else { return Ok(shape) };
         let profile = Profile {

@@ -5,7 +5,7 @@ use serde::Deserialize;
 
 use super::depths::Depths;
 use super::run::{self, Rules};
-use super::{Kind, Shape, metrics};
+use super::{Kind, Shape, Wrong, metrics, shape};
 use crate::base::units::{Bytes, KIB, Ratio, Seconds};
 use crate::config::complaint::Complaint;
 use crate::config::document::Section;
@@ -18,13 +18,7 @@ pub static KIND: Kind = Kind {
     example: "latency:\n  reads: 16\n  writes: 4\n  block_size: 4KiB\n",
     descs: metrics::STORAGE,
     points: |_, _, _| {},
-    read: |section| {
-        let options = match section {
-            Some(section) => section.read()?,
-            None => Options::default(),
-        };
-        options.shape().map_err(|(key, text)| complain(section, key, text))
-    },
+    read: |section| shape(section, Options::shape),
     run: |run, watch| {
         run::storage(run, &Rules { flags_of_length: false, depths: Depths::AsNamed }, watch)
     },
@@ -60,7 +54,7 @@ impl Default for Options {
 }
 
 impl Options {
-    fn shape(&self) -> Result<Shape, (&'static str, String)> {
+    fn shape(&self) -> Result<Shape, Wrong> {
         if self.reads + self.writes == 0 {
             return Err(("reads", "a probe without reads and writes does nothing".into()));
         }

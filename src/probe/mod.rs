@@ -14,6 +14,8 @@ mod run;
 mod threads;
 pub mod throughput;
 
+use serde::de::DeserializeOwned;
+
 use crate::base::units::{Bytes, Rate, Seconds};
 use crate::config::complaint::Complaint;
 use crate::config::document::Section;
@@ -49,6 +51,22 @@ macro_rules! probes {
 }
 
 probes! { latency, disk, knee, oltp, osd_bench, osd_like }
+
+/// An option and what is wrong with it.
+pub type Wrong = (&'static str, String);
+
+/// The options of a kind; every default where nothing is said.
+fn options<T: Default + DeserializeOwned>(section: Option<&Section<'_>>) -> Result<T, Complaint> {
+    section.map_or_else(|| Ok(T::default()), Section::read)
+}
+
+/// The shape that options make, or the place of the one that can't be.
+fn shape<T: Default + DeserializeOwned>(
+    section: Option<&Section<'_>>,
+    of: fn(&T) -> Result<Shape, Wrong>,
+) -> Result<Shape, Complaint> {
+    of(&options(section)?).map_err(|(key, text)| latency::complain(section, key, text))
+}
 
 /// The kind of this name.
 pub fn kind(name: &str) -> Option<&'static Kind> {

@@ -8,8 +8,7 @@ mod search;
 use serde::Deserialize;
 
 use super::depths::Depths;
-use super::latency::complain;
-use super::{Kind, Shape};
+use super::{Kind, Shape, Wrong, shape};
 use crate::base::units::{Bytes, GIB, MIB, Ratio, Seconds};
 use crate::config::read;
 use crate::model::job::{Access, Profile};
@@ -24,13 +23,7 @@ pub static KIND: Kind = Kind {
               direct: true\n",
     descs: families::DESCS,
     points: families::points,
-    read: |section| {
-        let options: Options = match section {
-            Some(section) => section.read()?,
-            None => Options::default(),
-        };
-        options.shape().map_err(|(key, text)| complain(section, key, text))
-    },
+    read: |section| shape(section, Options::shape),
     run: run::run,
 };
 
@@ -77,7 +70,7 @@ impl Default for Options {
 }
 
 impl Options {
-    fn shape(&self) -> Result<Shape, (&'static str, String)> {
+    fn shape(&self) -> Result<Shape, Wrong> {
         let load = match self.bsu {
             Some(bsu) => Load::Bsu(bsu),
             None => Load::Search { limit: self.limit },
@@ -87,7 +80,7 @@ impl Options {
             ramp: self.ramp,
             bytes_max: self.bytes,
             direct: self.direct,
-            ..profile(Oltp { contexts: self.contexts, ..workload(self.variant, load) })
+            ..profile(Oltp { contexts: self.contexts, ..Oltp::of_region(self.variant, load) })
         };
         check(&leg)?;
         Ok(Shape {
@@ -109,12 +102,6 @@ fn summary(name: &str, load: Load) -> String {
         Load::Bsu(bsu) => format!("{name}, {bsu} BSU"),
         Load::Search { limit } => format!("{name}, the highest rate under {limit}"),
     }
-}
-
-/// The workload on parts of a run's region.
-pub fn workload(variant: Variant, load: Load) -> Oltp {
-    let asus = [const { Vec::new() }; 3];
-    Oltp { variant, load, contexts: None, asus, overwrite: false, counts_every: None }
 }
 
 /// A leg of it: what bounds it is for the caller to set.
@@ -146,7 +133,7 @@ pub fn profile(oltp: Oltp) -> Profile {
 ///
 /// # Errors
 /// The option that can't be, and why.
-pub fn check(leg: &Profile) -> Result<(), super::disk::Wrong> {
+pub fn check(leg: &Profile) -> Result<(), Wrong> {
     let wrong = |key, text: String| Err((key, text));
     let Some(oltp) = &leg.oltp else { return Ok(()) };
     let seconds = leg.runtime.0;

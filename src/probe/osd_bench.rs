@@ -5,8 +5,7 @@
 use serde::Deserialize;
 
 use super::depths::Depths;
-use super::latency::complain;
-use super::{Kind, Shape, osd_families};
+use super::{Kind, Shape, Wrong, osd_families, shape};
 use crate::base::fault::{Fault, FaultKind};
 use crate::base::units::{Bytes, MIB, Ratio, Seconds};
 use crate::ceph::command::{Client, Cut};
@@ -24,13 +23,7 @@ pub static KIND: Kind = Kind {
     example: "osd_bench:\n  bytes: 256MiB\n  block_size: 4MiB\n  osds: 32\n  runtime: 60s\n",
     descs: osd_families::OSDS,
     points: osd_families::points,
-    read: |section| {
-        let options: Options = match section {
-            Some(section) => section.read()?,
-            None => Options::default(),
-        };
-        options.shape().map_err(|(key, text)| complain(section, key, text))
-    },
+    read: |section| shape(section, Options::shape),
     run,
 };
 
@@ -63,7 +56,7 @@ impl Default for Options {
 }
 
 impl Options {
-    fn shape(&self) -> Result<Shape, (&'static str, String)> {
+    fn shape(&self) -> Result<Shape, Wrong> {
         let leg = leg(self.bytes, self.block_size, self.runtime);
         check(&leg)?;
         if !(1..=OSDS_MAX).contains(&self.osds) {
@@ -111,7 +104,7 @@ pub fn leg(bytes: Bytes, block: Bytes, runtime: Seconds) -> Profile {
 ///
 /// # Errors
 /// The option that can't be, and why.
-pub fn check(leg: &Profile) -> Result<(), (&'static str, String)> {
+pub fn check(leg: &Profile) -> Result<(), Wrong> {
     if leg.block.0 == 0 || leg.block > BLOCK_MAX {
         return Err(("block_size", format!("must be more than 0 and at most {BLOCK_MAX}")));
     }
@@ -148,7 +141,7 @@ fn bench_all(
     watch: &dyn Watch,
     done: &mut Done,
 ) -> Result<(), Halt> {
-    let survey = survey::take(client).map_err(halt)?;
+    let survey = survey::take(client)?;
     at_rest(&survey.health)?;
     let bytes = run.legs.iter().map(|leg| leg.bytes_max).max().unwrap_or_default();
     let of = |osd| OsdResult { osd, bench: None };
@@ -157,7 +150,7 @@ fn bench_all(
     let count = chosen.len();
     for (index, (at, leg)) in chosen.into_iter().zip(&run.legs).enumerate() {
         if index > 0 {
-            at_rest(&survey::health(client).map_err(halt)?)?;
+            at_rest(&survey::health(client)?)?;
         }
         let osd = done.osds[at].osd.id;
         let bench = bench_one(client, osd, leg)?;
@@ -223,26 +216,28 @@ fn because(why: Halt, unknown: &[Fault]) -> Halt {
 fn bench_one(client: &Client<'_>, osd: u32, leg: &Profile) -> Result<Bench, Halt> {
     let fault = match client.bench(osd, (leg.bytes_max, leg.block), leg.runtime) {
         Ok(bench) => return Ok(bench),
-        Err(Cut::Stopped) => return Err(Halt::stopped()),
         Err(Cut::Failed(fault)) => fault,
+        Err(stopped) => return Err(stopped.into()),
     };
     let gone = match survey::is_up(client, osd) {
         Ok(up) => !up || fault.text.contains("osd down"),
-        Err(Cut::Stopped) => return Err(Halt::stopped()),
         Err(Cut::Failed(_)) => false,
+        Err(stopped) => return Err(stopped.into()),
     };
     if gone {
         let text = format!("osd.{osd} went down during its bench: {fault}");
         return Err(Halt::Failed(Fault::new(FaultKind::Io, text)));
     }
-    // Full is what an OSD is that had room before: no reason to wait for more.
-    Err(Halt::Failed(fault))
+    Err(Cut::Failed(fault).into())
 }
 
-fn halt(cut: Cut) -> Halt {
-    match cut {
-        Cut::Stopped => Halt::stopped(),
-        Cut::Failed(fault) => Halt::Failed(fault),
+impl From<Cut> for Halt {
+    /// Full is what an OSD is that had room before: no reason to wait for more.
+    fn from(cut: Cut) -> Self {
+        match cut {
+            Cut::Stopped => Halt::stopped(),
+            Cut::Failed(fault) => Halt::Failed(fault),
+        }
     }
 }
 

@@ -5,9 +5,8 @@
 use serde::Deserialize;
 
 use super::depths::Depths;
-use super::latency::complain;
 use super::run::{self, Rules};
-use super::{Kind, Shape, disk, metrics};
+use super::{Kind, Shape, Wrong, disk, metrics, shape};
 use crate::base::units::{Bytes, GIB, MIB, Ratio, Seconds};
 use crate::config::read;
 use crate::model::job::{Access, Profile};
@@ -18,13 +17,7 @@ pub static KIND: Kind = Kind {
     example: "osd_like:\n  bytes: 256MiB\n  block_size: 4MiB\n",
     descs: metrics::STORAGE,
     points: |_, _, _| {},
-    read: |section| {
-        let options: Options = match section {
-            Some(section) => section.read()?,
-            None => Options::default(),
-        };
-        options.shape().map_err(|(key, text)| complain(section, key, text))
-    },
+    read: |section| shape(section, Options::shape),
     run: |run, watch| {
         run::storage(run, &Rules { flags_of_length: true, depths: Depths::AsNamed }, watch)
     },
@@ -52,7 +45,7 @@ impl Default for Options {
 }
 
 impl Options {
-    fn shape(&self) -> Result<Shape, disk::Wrong> {
+    fn shape(&self) -> Result<Shape, Wrong> {
         let leg = leg(self.bytes, self.block_size);
         disk::check(&leg)?;
         Ok(Shape {

@@ -3,15 +3,13 @@
 use std::time::Duration;
 
 use super::depths::Depths;
-use super::evidence::{Around, Bill, Observer, flags};
+use super::evidence::{Around, Bill, Observer, doubt_direct, flags};
 use super::knee;
 use super::legs::{Found, Legs, Pass, twice};
 use crate::base::clock::monotonic;
 use crate::base::fault::{Fault, FaultKind};
 use crate::base::legs::Saturation;
 use crate::base::units::{Bytes, Seconds};
-use crate::host::roots::Roots;
-use crate::host::topology;
 use crate::model::job::{Access, Profile, Run};
 use crate::model::outcome::{Done, Outcome};
 use crate::workload::devices::Window;
@@ -58,9 +56,7 @@ pub(super) fn storage(run: &Run, rules: &Rules, watch: &dyn Watch) -> Outcome {
     around.end(run, &course.moved, watch);
     let (halt, done) = found.end(&around);
     let mut flags = flags(&done.evidence, &done.legs, ground.prefilled, rules.flags_of_length);
-    if flags.direct == Some(true) && may_drop_direct(run) {
-        flags.direct = None;
-    }
+    doubt_direct(run, &mut flags);
     if done.second_leg.as_ref().is_some_and(|second| second.says == Saturation::Unsteady) {
         flags.steady = Some(false);
     }
@@ -69,15 +65,6 @@ pub(super) fn storage(run: &Run, rules: &Rules, watch: &dyn Watch) -> Outcome {
         None => Outcome::Done(done),
         Some(halt) => halt.outcome(Some(done)),
     }
-}
-
-/// GlusterFS takes direct I/O and gives it to its caches all the same, unless the volume has
-/// `performance.strict-o-direct`, which a client can't see.
-fn may_drop_direct(run: &Run) -> bool {
-    let roots = Roots { procfs: run.procfs.clone(), ..Roots::default() };
-    let Ok(path) = run.target.place.path().canonicalize() else { return false };
-    let under = topology::resolve(&roots, &path, None);
-    under.is_ok_and(|under| under.filesystem == "fuse.glusterfs")
 }
 
 fn no_legs() -> Fault {
@@ -127,14 +114,14 @@ impl<'a> Course<'a> {
             };
             observer.get_or_insert_with(|| Observer::begin(self.run, self.lasts));
             let end = ready.run();
-            add(&mut moved, &end.moved);
+            moved += end.moved;
             pass.measured.push(end.measured);
             if end.halt.is_some() {
                 pass.halt = end.halt;
                 break;
             }
         }
-        add(&mut self.moved, &moved);
+        self.moved += moved;
         pass.seen = observer.map(|o| o.finish(&pass.measured, &moved)).unwrap_or_default();
         pass
     }
@@ -159,80 +146,26 @@ impl Legs for Course<'_> {
     }
 }
 
-fn add(sum: &mut Moved, more: &Moved) {
-    sum.read.0 += more.read.0;
-    sum.written.0 += more.written.0;
-    sum.operations += more.operations;
-}
-
 #[cfg(test)]
 mod tests {
     use std::path::{Path, PathBuf};
-    use std::sync::Mutex;
-    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::atomic::Ordering;
 
     use super::*;
     use crate::base::units::MIB;
-    use crate::model::job::{Device, EngineKind, Place, Region, Target, What};
+    use crate::model::job::{Device, EngineKind, Place, Region, What};
     use crate::model::outcome::Skip;
     use crate::probe::disk::{Preset, shape};
-    use crate::workload::Live;
     use crate::workload::ballast::{self, Layout};
+    use crate::workload::testing::{Ears, disk_directory, done, run_in};
 
     const RULES: Rules = Rules { flags_of_length: true, depths: Depths::Twice };
-
-    #[derive(Default)]
-    struct Ears {
-        stop: AtomicBool,
-        heard: Mutex<Vec<What>>,
-        live: Live,
-    }
-
-    impl Watch for Ears {
-        fn stopped(&self) -> bool {
-            self.stop.load(Ordering::Relaxed)
-        }
-
-        fn event(&self, what: What) {
-            self.heard.lock().unwrap().push(what);
-        }
-
-        fn live(&self) -> &Live {
-            &self.live
-        }
-    }
-
-    fn disk_directory() -> tempfile::TempDir {
-        let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("target");
-        std::fs::create_dir_all(&target).unwrap();
-        tempfile::tempdir_in(target).unwrap()
-    }
 
     fn run_on(dir: &Path, preset: Preset) -> Run {
         let mut legs = shape(preset).legs;
         legs[0].runtime = Seconds(0.3);
         legs[0].bytes_max = Bytes(8 * MIB);
-        let place = Place::Directory(dir.to_path_buf());
-        Run {
-            kind: "disk".into(),
-            target: Target { name: "t".into(), place },
-            region: Region::Unnamed(Bytes(8 * MIB)),
-            legs,
-            engine: None,
-            seed: 11,
-            devices: Vec::new(),
-            top: Vec::new(),
-            reserve: Bytes(0),
-            procfs: "/proc".into(),
-            quiet: Seconds(0.0),
-        }
-    }
-
-    fn done(outcome: Outcome) -> Done {
-        match outcome {
-            Outcome::Done(done) => *done,
-            other => panic!("{other:?}"),
-        }
+        run_in(dir, Bytes(8 * MIB), legs)
     }
 
     #[test]

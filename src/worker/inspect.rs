@@ -56,11 +56,11 @@ fn directory(path: &Path, look: &Look, roots: &Roots) -> Result<Inspection, Faul
     })
 }
 
-/// A raw device is mounted nowhere; it is its own source.
 fn any_zoned(devices: &[Device]) -> bool {
     devices.iter().filter_map(|device| device.stat.parent()).any(block::is_zoned)
 }
 
+/// A raw device is mounted nowhere; it is its own source.
 fn device(path: &Path, look: &Look, roots: &Roots) -> Inspection {
     let under = topology::under_node(roots, look.device);
     Inspection {
@@ -98,28 +98,20 @@ pub(super) struct Look {
 pub(super) fn look(place: &Place) -> Result<Look, Fault> {
     let path = place.path();
     let at_path = |errno: rustix::io::Errno| Fault::os(path.display(), &errno.into());
-    let directory = match place {
-        Place::Directory(_) => OFlags::DIRECTORY,
-        Place::Device(_) | Place::Cluster(_) => OFlags::empty(),
-    };
+    let is_directory = matches!(place, Place::Directory(_));
+    let directory = if is_directory { OFlags::DIRECTORY } else { OFlags::empty() };
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | directory;
     let file = File::from(open(path, flags, Mode::empty()).map_err(at_path)?);
     let wanted = StatxFlags::TYPE | StatxFlags::INO;
     let stat = rustix::fs::statx(&file, "", AtFlags::EMPTY_PATH, wanted).map_err(at_path)?;
-    match place {
-        Place::Directory(_) => {
-            space(&file, makedev(stat.stx_dev_major, stat.stx_dev_minor)).map_err(at_path)
-        }
-        Place::Device(_) | Place::Cluster(_)
-            if FileType::from_raw_mode(stat.stx_mode.into()).is_block_device() =>
-        {
-            whole(file, makedev(stat.stx_rdev_major, stat.stx_rdev_minor), path)
-        }
-        Place::Device(_) | Place::Cluster(_) => {
-            let text = format!("{}: not a block device", path.display());
-            Err(Fault::new(FaultKind::Unsupported, text))
-        }
+    if is_directory {
+        return space(&file, makedev(stat.stx_dev_major, stat.stx_dev_minor)).map_err(at_path);
     }
+    if !FileType::from_raw_mode(stat.stx_mode.into()).is_block_device() {
+        let text = format!("{}: not a block device", path.display());
+        return Err(Fault::new(FaultKind::Unsupported, text));
+    }
+    whole(file, makedev(stat.stx_rdev_major, stat.stx_rdev_minor), path)
 }
 
 fn space(directory: &impl AsFd, device: u64) -> Result<Look, rustix::io::Errno> {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use super::desk::Desk;
 use super::{inspect, save};
 use crate::base::fault::{Fault, FaultKind};
-use crate::ceph::command::{Client, Cut};
+use crate::ceph::command::Client;
 use crate::ceph::{settings, survey};
 use crate::host::roots::Roots;
 use crate::host::sandbox::Needs;
@@ -74,10 +74,7 @@ fn look_over(target: &Target, desk: &Desk) -> Reply {
         let settings = settings::ask(&client, &survey.osds, &mut survey.unknown)?;
         Ok(Reply::Surveyed { survey: Box::new(survey), settings })
     });
-    surveyed.unwrap_or_else(|cut| match cut {
-        Cut::Stopped => Halt::stopped().reply(),
-        Cut::Failed(fault) => Reply::Failed(fault),
-    })
+    surveyed.unwrap_or_else(|cut| Halt::from(cut).reply())
 }
 
 fn reply(result: Result<Reply, Fault>) -> Reply {

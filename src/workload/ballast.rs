@@ -198,12 +198,12 @@ mod tests {
     use crate::model::job::{Place, Target};
     use crate::model::outcome::Skip;
     use crate::workload::ground::hold;
-    use crate::workload::testing::{Ears, on_disk_directory};
+    use crate::workload::testing::{Ears, disk_directory};
 
     const LAYOUT: Layout = Layout { bytes: Bytes(2 * MIB), reserve: Bytes(0), seed: 5 };
 
     fn held() -> (tempfile::TempDir, Held) {
-        let dir = tempfile::tempdir_in(on_disk_directory()).unwrap();
+        let dir = disk_directory();
         let place = Place::Directory(dir.path().to_path_buf());
         let held = hold(&Target { name: "t".into(), place }).unwrap();
         (dir, held)

@@ -249,7 +249,7 @@ mod tests {
     use crate::model::job::{Access, EngineKind};
     use crate::model::outcome::Skip;
     use crate::workload::pattern::tests::profile;
-    use crate::workload::testing::{Ears, on_disk_directory};
+    use crate::workload::testing::{Ears, disk_directory, on_disk_directory};
 
     const KINDS: [EngineKind; 3] = [EngineKind::IoUring, EngineKind::Aio, EngineKind::Threads];
 
@@ -366,7 +366,7 @@ mod tests {
 
     #[test]
     fn direct_io_asks_for_whole_blocks_by_name() {
-        let dir = tempfile::tempdir_in(on_disk_directory()).unwrap();
+        let dir = disk_directory();
         let path = dir.path().join("file");
         std::fs::write(&path, vec![1; 1 << 20]).unwrap();
         let at = rustix::fs::open(dir.path(), rustix::fs::OFlags::DIRECTORY, 0.into()).unwrap();

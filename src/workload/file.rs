@@ -128,11 +128,11 @@ pub(super) struct Alignment {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workload::testing::on_disk_directory;
+    use crate::workload::testing::{disk_directory, on_disk_directory};
 
     #[test]
     fn a_created_file_is_the_one_that_is_written() {
-        let dir = tempfile::tempdir_in(on_disk_directory()).unwrap();
+        let dir = disk_directory();
         let at = fs::open(dir.path(), OFlags::DIRECTORY, Mode::empty()).unwrap();
         let mut file = Handle::create(at.as_fd(), "new").unwrap();
         assert_eq!(Handle::create(at.as_fd(), "new").err(), Some(Errno::EXIST));

@@ -104,15 +104,46 @@ impl Live {
 
 #[cfg(test)]
 pub(crate) mod testing {
+    use std::path::{Path, PathBuf};
     use std::sync::atomic::{AtomicBool, Ordering};
 
     use super::*;
+    use crate::base::units::{Bytes, Seconds};
+    use crate::model::job::{Place, Profile, Region, Run, Target};
 
     /// Where test files lie on a disk: /tmp is memory on many hosts.
-    pub(crate) fn on_disk_directory() -> std::path::PathBuf {
-        let directory = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("target");
+    pub(crate) fn on_disk_directory() -> PathBuf {
+        let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("target");
         std::fs::create_dir_all(&directory).unwrap();
         directory
+    }
+
+    pub(crate) fn disk_directory() -> tempfile::TempDir {
+        tempfile::tempdir_in(on_disk_directory()).unwrap()
+    }
+
+    /// These legs in an unnamed file of `bytes`, with nothing known of what lies under it.
+    pub(crate) fn run_in(directory: &Path, bytes: Bytes, legs: Vec<Profile>) -> Run {
+        Run {
+            kind: "disk".into(),
+            target: Target { name: "t".into(), place: Place::Directory(directory.into()) },
+            region: Region::Unnamed(bytes),
+            legs,
+            engine: None,
+            seed: 1,
+            devices: Vec::new(),
+            top: Vec::new(),
+            reserve: Bytes(0),
+            procfs: "/proc".into(),
+            quiet: Seconds(0.0),
+        }
+    }
+
+    pub(crate) fn done(outcome: Outcome) -> Done {
+        match outcome {
+            Outcome::Done(done) => *done,
+            other => panic!("{other:?}"),
+        }
     }
 
     /// Hears all events; stops when told to, or at the first event that `stop_on` picks.

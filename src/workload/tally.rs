@@ -31,6 +31,14 @@ pub struct Moved {
     pub operations: u64,
 }
 
+impl std::ops::AddAssign for Moved {
+    fn add_assign(&mut self, more: Self) {
+        self.read.0 += more.read.0;
+        self.written.0 += more.written.0;
+        self.operations += more.operations;
+    }
+}
+
 /// What was asked of an operation, and the instant from which it is timed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sent {

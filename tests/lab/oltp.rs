@@ -7,7 +7,7 @@ use loadline::base::units::{Bytes, MIB, Seconds};
 use loadline::model::job::{
     Device, Job, Place, Profile, Region, Run, Target, Task, WIRE_VERSION, What,
 };
-use loadline::model::oltp::{BLOCK_BYTES, Load, Variant};
+use loadline::model::oltp::{BLOCK_BYTES, Load, Oltp, Variant};
 use loadline::model::outcome::{Done, Outcome, Reply};
 use loadline::probe::oltp;
 use loadline::worker::rehearse::InThread;
@@ -30,7 +30,7 @@ fn search(volume: &Mounted, disk: &PhysicsDisk) -> Done {
     let leg = Profile {
         runtime: Seconds(300.0),
         bytes_max: Bytes(4096 * MIB),
-        ..oltp::profile(oltp::workload(Variant::Pblio, load))
+        ..oltp::profile(Oltp::of_region(Variant::Pblio, load))
     };
     let run = Run {
         kind: oltp::KIND.name.into(),

@@ -108,7 +108,7 @@ fn leg(arguments: &OltpArguments) -> Result<Profile, Failure> {
         contexts: arguments.contexts,
         overwrite: arguments.yes,
         counts_every: (!arguments.search).then_some(Seconds(arguments.dataperiod.0.max(0.1))),
-        ..oltp::workload(arguments.variant.variant(), load)
+        ..Oltp::of_region(arguments.variant.variant(), load)
     };
     let runtime = arguments.runlen.unwrap_or(Seconds(300.0));
     let ramp = arguments.ramp.unwrap_or_default();

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use clap::{Args, ValueEnum};
+use comfy_table::presets;
 
 use super::osd_table;
 use crate::base::units::{Bytes, MIB, Seconds};
@@ -138,7 +139,9 @@ fn shown(done: &Done, format: Format) -> Result<String, anyhow::Error> {
             let value = osd_table::json(&done.osds);
             serde_json::to_string_pretty(&value).context("the result as JSON")
         }
-        Format::Table if std::io::stdout().is_terminal() => Ok(osd_table::for_people(&done.osds)),
+        Format::Table if std::io::stdout().is_terminal() => {
+            Ok(osd_table::for_people(&done.osds, presets::NOTHING))
+        }
         Format::Table => {
             for line in osd_table::remarks(&done.osds) {
                 let _ = writeln!(std::io::stderr(), "{line}");

@@ -1,6 +1,6 @@
 //! OSDs and their benches: columns with units for people, base units for programs.
 
-use comfy_table::{Table, presets};
+use comfy_table::{Table, TableStyle};
 use serde_json::{Value, json};
 
 use crate::model::ceph::{Osd, OsdResult, deviations};
@@ -21,9 +21,9 @@ const HEADER: [&str; 11] = [
 /// Slower than this against its class is worth a word.
 const SLOW: f64 = -0.3;
 
-pub(in crate::cli) fn for_people(osds: &[OsdResult]) -> String {
+pub(in crate::cli) fn for_people(osds: &[OsdResult], style: TableStyle) -> String {
     let mut table = Table::new();
-    table.load_style(presets::NOTHING);
+    table.load_style(style);
     table.set_header(HEADER);
     for (result, deviation) in osds.iter().zip(deviations(osds)) {
         table.add_row(row(result, deviation));
@@ -188,7 +188,7 @@ mod tests {
 
     #[test]
     fn a_slow_osd_is_named_with_what_may_be_its_reason() {
-        let text = for_people(&results());
+        let text = for_people(&results(), comfy_table::presets::NOTHING);
         assert!(text.contains("osd.2: 35 % of the median of hdd, and its log is with its data"));
         assert!(text.contains("-65 %") && text.contains("down"), "{text}");
         let lines = tab_separated(&results());

@@ -9,10 +9,7 @@ use crate::model::outcome::{Direction, Done, Inspection, Measured, SecondLeg, pe
 
 /// `/srv  xfs on sda1 -> sda`, then a line for each leg: `rand_rw: random 4 KiB, 70.0 % reads ...`.
 pub(super) fn headlines(target: &Target, seen: &Inspection, legs: &[Profile]) -> Vec<String> {
-    let devices: Vec<&str> = seen.devices.iter().map(|d| d.name.as_str()).collect();
-    let under =
-        if devices.is_empty() { String::new() } else { format!(" -> {}", devices.join(", ")) };
-    let mut lines = vec![format!("{}  {} on {}{under}", target.name, seen.filesystem, seen.source)];
+    let mut lines = vec![place(target, seen)];
     lines.extend(legs.iter().map(|leg| {
         format!(
             "{}: {} {}, {} reads, {} x depth {}",
@@ -27,22 +24,28 @@ pub(super) fn headlines(target: &Target, seen: &Inspection, legs: &[Profile]) ->
     lines
 }
 
-pub(super) fn for_people(done: &Done) -> String {
+pub(super) fn place(target: &Target, seen: &Inspection) -> String {
+    let devices: Vec<&str> = seen.devices.iter().map(|d| d.name.as_str()).collect();
+    let under =
+        if devices.is_empty() { String::new() } else { format!(" -> {}", devices.join(", ")) };
+    format!("{}  {} on {}{under}", target.name, seen.filesystem, seen.source)
+}
+
+/// Has a row for each direction; its first column has this name.
+pub(super) fn directions_of(first: &str) -> Table {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
-    table.set_header([
-        "profile",
-        "direction",
-        "rate",
-        "throughput",
-        "mean",
-        "p50",
-        "p95",
-        "p99",
-        "p99.9",
-    ]);
+    let others = ["direction", "rate", "throughput", "mean", "p50", "p95", "p99", "p99.9"];
+    table.set_header([first].into_iter().chain(others));
+    table
+}
+
+pub(super) fn for_people(done: &Done) -> String {
+    let mut table = directions_of("profile");
     for (leg, name, direction) in directions(done) {
-        table.add_row(row(leg, name, direction));
+        let rate = format!("{:.0}/s", per_second(direction.operations as f64, leg.elapsed));
+        let cells = [leg.profile.name.clone(), name.into(), rate];
+        table.add_row(row(cells, direction, leg.elapsed));
     }
     let mut lines = vec![table.trim_fmt(), String::new()];
     lines.extend(remarks(done));
@@ -76,8 +79,7 @@ pub(super) fn tab_separated(done: &Done) -> String {
             format!("{:.3}", per_second(direction.operations as f64, leg.elapsed)),
             format!("{:.0}", per_second(direction.bytes.0 as f64, leg.elapsed)),
         ];
-        let latencies = [direction.latency_mean].into_iter().chain(quantiles(direction));
-        cells.extend(latencies.map(|time| time.map_or(String::new(), |s| format!("{:.9}", s.0))));
+        cells.extend(latencies(direction).map(nine_digits));
         let direct = leg.direct.to_string();
         cells.extend([leg.engine.label().to_owned(), direct, leg.seed.to_string()]);
         lines.push(cells.join("\t"));
@@ -88,31 +90,39 @@ pub(super) fn tab_separated(done: &Done) -> String {
 /// Of each leg, the directions in which anything was moved.
 fn directions(done: &Done) -> impl Iterator<Item = (&Measured, &'static str, &Direction)> {
     done.legs.iter().flat_map(|leg| {
-        [("read", &leg.reads), ("write", &leg.writes)]
-            .into_iter()
-            .filter(|(_, direction)| direction.operations > 0)
-            .map(move |(name, direction)| (leg, name, direction))
+        moving(&leg.reads, &leg.writes).map(move |(name, direction)| (leg, name, direction))
     })
 }
 
-pub(super) fn quantiles(direction: &Direction) -> impl Iterator<Item = Option<Seconds>> {
-    [0.5, 0.95, 0.99, 0.999].into_iter().map(|q| {
+/// Those of the two in which anything was done.
+pub(super) fn moving<'a>(
+    reads: &'a Direction,
+    writes: &'a Direction,
+) -> impl Iterator<Item = (&'static str, &'a Direction)> {
+    let both = [("read", reads), ("write", writes)];
+    both.into_iter().filter(|(_, direction)| direction.operations > 0)
+}
+
+/// Mean, then quantiles.
+pub(super) fn latencies(direction: &Direction) -> impl Iterator<Item = Option<Seconds>> {
+    let quantiles = [0.5, 0.95, 0.99, 0.999].into_iter().map(|q| {
         let found = direction.latency.iter().find(|(at, _)| (at - q).abs() < 1e-9);
         found.map(|(_, seconds)| *seconds)
-    })
+    });
+    [direction.latency_mean].into_iter().chain(quantiles)
 }
 
-fn row(leg: &Measured, name: &str, direction: &Direction) -> Vec<String> {
-    let time = leg.elapsed;
-    let mut cells = vec![
-        leg.profile.name.clone(),
-        name.into(),
-        format!("{:.0}/s", per_second(direction.operations as f64, time)),
-        Rate(per_second(direction.bytes.0 as f64, time)).to_string(),
-        or_dash(direction.latency_mean),
-    ];
-    cells.extend(quantiles(direction).map(or_dash));
+/// A row of [`directions_of`] from its first cells on, up to the rate.
+pub(super) fn row(first: [String; 3], direction: &Direction, time: Seconds) -> Vec<String> {
+    let mut cells = Vec::from(first);
+    cells.push(Rate(per_second(direction.bytes.0 as f64, time)).to_string());
+    cells.extend(latencies(direction).map(or_dash));
     cells
+}
+
+/// For programs; empty where it isn't known.
+pub(super) fn nine_digits(seconds: Option<Seconds>) -> String {
+    seconds.map_or(String::new(), |s| format!("{:.9}", s.0))
 }
 
 pub(super) fn or_dash(seconds: Option<Seconds>) -> String {

@@ -36,7 +36,7 @@ fn text(survey: &Survey, settings: &[Setting], style: TableStyle, heading: &str)
     let mut parts = vec![format!("{heading}Health\n  {}", health.status)];
     let of_health = health.checks.iter().chain(&health.busy);
     of_health.for_each(|line| parts[0].push_str(&format!("\n  {line}")));
-    parts.push(format!("{heading}OSDs\n{}", osd_table::for_people(&osds)));
+    parts.push(format!("{heading}OSDs\n{}", osd_table::for_people(&osds, style)));
     let mut table = Table::new();
     table.load_style(style);
     table.set_header(["option", "value", "from", "OSDs"]);
@@ -164,5 +164,13 @@ mod tests {
         assert!(text.contains("OSDs differ in osd_memory_target"), "{text}");
         let value = as_json(&Survey::default(), &settings);
         assert_eq!(value["options"][0]["name"], "osd_op_queue");
+    }
+
+    #[test]
+    fn both_tables_of_a_markdown_report_are_markdown() {
+        let survey = Survey { osds: vec![Default::default()], ..Survey::default() };
+        let settings = [setting("osd_op_queue", &[("wpq", &[0])])];
+        let text = text(&survey, &settings, presets::ASCII_MARKDOWN, "## ");
+        assert_eq!(text.lines().filter(|line| line.starts_with("|--")).count(), 2, "{text}");
     }
 }

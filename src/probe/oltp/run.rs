@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::super::evidence::{Around, Bill, Observer, Seen, flags};
+use super::super::evidence::{Around, Bill, Observer, Seen, doubt_direct, flags};
 use super::search::{Offer, search};
 use crate::base::clock::monotonic;
 use crate::base::fault::{Fault, FaultKind};
@@ -93,7 +93,8 @@ impl Opened {
         }
         let StintEnd { measured, step, asus, service_mean, .. } = end;
         let (legs, evidence) = (vec![measured], around.complete(seen));
-        let flags = flags(&evidence, &legs, self.asus.prefilled(), true);
+        let mut flags = flags(&evidence, &legs, self.asus.prefilled(), true);
+        doubt_direct(run, &mut flags);
         let oltp = Some(Box::new(OltpDone { step, asus, service_mean, search }));
         let done = Box::new(Done { legs, evidence, flags, cost, oltp, ..Done::default() });
         Ok(match halt {
@@ -146,9 +147,7 @@ impl Course<'_> {
         let observer = Observer::begin(self.run, true);
         let mut end = self.bench.run(&self.opened.leg, stint);
         let seen = observer.finish(std::slice::from_ref(&end.measured), &end.moved);
-        self.moved.read.0 += end.moved.read.0;
-        self.moved.written.0 += end.moved.written.0;
-        self.moved.operations += end.moved.operations;
+        self.moved += end.moved;
         self.halt = end.halt.take();
         let step = end.step;
         self.ends.push((end, seen));
@@ -190,43 +189,15 @@ impl Offer for Course<'_> {
 #[cfg(test)]
 mod tests {
     use std::path::{Path, PathBuf};
-    use std::sync::Mutex;
-    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::atomic::Ordering;
 
     use super::*;
     use crate::base::units::MIB;
-    use crate::model::job::{EngineKind, Place, Region, Target};
+    use crate::model::job::EngineKind;
     use crate::model::oltp::Variant;
     use crate::model::outcome::Skip;
-    use crate::probe::oltp::{profile, workload};
-    use crate::workload::Live;
-
-    #[derive(Default)]
-    struct Ears {
-        stop: AtomicBool,
-        heard: Mutex<Vec<What>>,
-        live: Live,
-    }
-
-    impl Watch for Ears {
-        fn stopped(&self) -> bool {
-            self.stop.load(Ordering::Relaxed)
-        }
-
-        fn event(&self, what: What) {
-            self.heard.lock().unwrap().push(what);
-        }
-
-        fn live(&self) -> &Live {
-            &self.live
-        }
-    }
-
-    fn disk_directory() -> tempfile::TempDir {
-        let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("target");
-        std::fs::create_dir_all(&target).unwrap();
-        tempfile::tempdir_in(target).unwrap()
-    }
+    use crate::probe::oltp::profile;
+    use crate::workload::testing::{Ears, disk_directory, done, run_in};
 
     fn run_on(dir: &Path, oltp: Oltp) -> Run {
         let leg = Profile {
@@ -235,30 +206,11 @@ mod tests {
             direct: false,
             ..profile(oltp)
         };
-        Run {
-            kind: "oltp".into(),
-            target: Target { name: "t".into(), place: Place::Directory(dir.to_path_buf()) },
-            region: Region::Unnamed(Bytes(24 * MIB)),
-            legs: vec![leg],
-            engine: None,
-            seed: 11,
-            devices: Vec::new(),
-            top: Vec::new(),
-            reserve: Bytes(0),
-            procfs: "/proc".into(),
-            quiet: Seconds(0.0),
-        }
-    }
-
-    fn done(outcome: Outcome) -> Done {
-        match outcome {
-            Outcome::Done(done) => *done,
-            other => panic!("{other:?}"),
-        }
+        run_in(dir, Bytes(24 * MIB), vec![leg])
     }
 
     fn bsus(bsus: u32) -> Oltp {
-        workload(Variant::Pblio, Load::Bsu(bsus))
+        Oltp::of_region(Variant::Pblio, Load::Bsu(bsus))
     }
 
     #[test]
@@ -346,6 +298,14 @@ mod tests {
         assert!(text.contains("--yes"), "{text}");
         let still = std::fs::File::open(&precious).and_then(std::io::read_to_string);
         assert!(still.is_ok_and(|still| still == content));
+        // Little in a large hole, at neither of its ends.
+        let sparse = dir.path().join("sparse");
+        let file = std::fs::File::create(&sparse).unwrap();
+        file.set_len(64 * MIB).unwrap();
+        std::os::unix::fs::FileExt::write_all_at(&file, b"precious", 4096 * 5).unwrap();
+        asus[1] = vec![sparse];
+        let (kind, text) = fault(Oltp { asus: asus.clone(), ..bsus(1) }, dir.path());
+        assert_eq!(kind, FaultKind::Refused, "{text}");
         let link = dir.path().join("link");
         std::os::unix::fs::symlink(&precious, &link).unwrap();
         for path in [Path::new("/dev/null"), dir.path(), &link, &asus[0][0].clone()] {

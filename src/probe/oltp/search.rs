@@ -2,7 +2,7 @@
 //! hold, bisect between it and the last that did, then draw the curve. Pure over what offers a rate.
 
 use crate::base::units::{Bytes, Seconds};
-use crate::model::oltp::{MEAN_BYTES, Search, SearchEnd, Step};
+use crate::model::oltp::{BSU_OPERATIONS, MEAN_BYTES, Search, SearchEnd, Step};
 
 /// What offers a rate for a while.
 pub(super) trait Offer {
@@ -13,7 +13,7 @@ pub(super) trait Offer {
 }
 
 /// The first rate: one BSU.
-const RATE_FIRST: f64 = 50.0;
+const RATE_FIRST: f64 = BSU_OPERATIONS;
 /// Below, and above, nothing is offered.
 const RATE_MIN: f64 = 2.0;
 const RATE_MAX: f64 = 1e6;

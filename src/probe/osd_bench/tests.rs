@@ -5,7 +5,7 @@ use super::*;
 use crate::config::document::Document;
 use crate::model::ceph::{Cluster, Osd};
 use crate::model::job::{Region, Target};
-use crate::workload::testing::Ears;
+use crate::workload::testing::{Ears, run_in};
 
 fn text(path: &Path) -> String {
     String::from_utf8(crate::host::roots::read_file(path).unwrap()).unwrap()
@@ -41,17 +41,9 @@ fn run_on(dir: &Path, status: &str, bench: &str) -> Run {
     let cluster = Cluster { command: path, ..Cluster::default() };
     let place = Place::Cluster(Box::new(cluster));
     Run {
-        kind: KIND.name.into(),
         target: Target { name: "pool".into(), place },
         region: Region::Objects,
-        legs: vec![leg(Bytes(8 * MIB), Bytes(4 * MIB), RUNTIME); 4],
-        engine: None,
-        seed: 1,
-        devices: Vec::new(),
-        top: Vec::new(),
-        reserve: Bytes(0),
-        procfs: "/proc".into(),
-        quiet: Seconds(0.0),
+        ..run_in(dir, Bytes(0), vec![leg(Bytes(8 * MIB), Bytes(4 * MIB), RUNTIME); 4])
     }
 }
 

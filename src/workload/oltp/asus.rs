@@ -26,7 +26,7 @@ const SLOTS: usize = 512;
 const SLOTS_OF_THREADS: usize = 64;
 /// On a file that holds nothing but what this workload wrote: when it was last written.
 const MARK: &str = "user.loadline.asu";
-/// A file that is zero in so many places holds nothing.
+/// A file that is zero in so many places, and where its holes end, holds nothing.
 const LOOKS: u64 = 1024;
 
 /// The three storage units, open and written whole.
@@ -256,12 +256,17 @@ impl Named {
             return Ok(());
         }
         let fault = |errno: Errno| Fault::os(&self.name, &errno.into());
-        if fs::seek(&self.file.fd, SeekFrom::Data(0)) == Err(Errno::NXIO) {
-            return Ok(());
-        }
         let mut buffer = Buffer::new(BLOCK_BYTES as usize, self.file.alignment().memory);
         for look in 0..LOOKS.min(blocks) {
-            let block = look * blocks / LOOKS.min(blocks);
+            let from = look * blocks / LOOKS.min(blocks);
+            let block = match fs::seek(&self.file.fd, SeekFrom::Data(from * BLOCK_BYTES)) {
+                Ok(data) => data / BLOCK_BYTES,
+                Err(Errno::NXIO) => return Ok(()),
+                Err(_) => from,
+            };
+            if block >= blocks {
+                return Ok(());
+            }
             let bytes = buffer.bytes();
             let got = io::pread(&self.file.fd, &mut *bytes, block * BLOCK_BYTES).map_err(fault)?;
             if bytes.iter().take(got).any(|byte| *byte != 0) {

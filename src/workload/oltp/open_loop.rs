@@ -49,8 +49,6 @@ pub struct StintEnd {
     pub asus: Vec<AsuDone>,
     pub service_mean: Option<Seconds>,
     pub moved: Moved,
-    /// Its bytes were used up before its time.
-    pub out_of_bytes: bool,
     pub halt: Option<Halt>,
 }
 
@@ -85,7 +83,7 @@ impl<'a> Bench<'a> {
         let generator = Generator::new(&stint.arrivals, &self.asus.sizes, seed);
         let mut course = Course::new(self, stint, (start, generator));
         let mut halt = course.keep_up().err();
-        let Course { ledger, overloaded, out_of_bytes, end, .. } = course;
+        let Course { ledger, overloaded, end, .. } = course;
         if halt.is_none() && ledger.all.short_operations > 0 {
             let (short, name) = (ledger.all.short_operations, self.asus.name());
             let text = format!("{name}: {short} operations came back short");
@@ -99,7 +97,6 @@ impl<'a> Bench<'a> {
             asus: ledger.asus(&self.asus.sizes),
             service_mean: ledger.service_mean(),
             moved: ledger.all.moved(),
-            out_of_bytes,
             halt,
         }
     }
@@ -151,7 +148,6 @@ struct Course<'b, 'a> {
     /// Of all requests that were admitted.
     bytes: u64,
     overloaded: bool,
-    out_of_bytes: bool,
     published: Duration,
     counted: Duration,
     /// In flight since `looked`, and the sum over time before.
@@ -178,7 +174,6 @@ impl<'b, 'a> Course<'b, 'a> {
             start,
             bytes: 0,
             overloaded: false,
-            out_of_bytes: false,
             published: start,
             counted: start,
             flying: 0,
@@ -248,7 +243,6 @@ impl<'b, 'a> Course<'b, 'a> {
         {
             let bytes = request.blocks * BLOCK_BYTES;
             if self.bytes + bytes > self.stint.bytes_max.0 {
-                self.out_of_bytes = true;
                 self.end = now;
                 return;
             }

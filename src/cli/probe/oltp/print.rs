@@ -5,22 +5,22 @@ use std::io::IsTerminal;
 use anyhow::Context;
 use comfy_table::{Table, presets};
 
-use super::super::table::{or_dash, quantiles, remarks};
+use super::super::table::{self, latencies, nine_digits, or_dash, remarks};
 use super::arguments::Format;
 use super::data::sum;
-use crate::base::units::{Rate, Ratio, Seconds};
+use crate::base::units::{Ratio, Seconds};
 use crate::model::job::{Profile, Target};
-use crate::model::oltp::{Counts, Load, OltpDone, Search, SearchEnd, Step};
+use crate::model::oltp::{BSU_OPERATIONS, Counts, Load, OltpDone, Search, SearchEnd, Step};
 use crate::model::outcome::{Direction, Done, Inspection, per_second};
 
 pub(super) fn headlines(target: &Target, seen: &Inspection, leg: &Profile) -> Vec<String> {
-    let devices: Vec<&str> = seen.devices.iter().map(|d| d.name.as_str()).collect();
-    let under =
-        if devices.is_empty() { String::new() } else { format!(" -> {}", devices.join(", ")) };
-    let place = format!("{}  {} on {}{under}", target.name, seen.filesystem, seen.source);
+    let place = table::place(target, seen);
     let Some(oltp) = &leg.oltp else { return vec![place] };
     let what = match oltp.load {
-        Load::Bsu(bsu) => format!("{bsu} BSU: {} operations/s for {}", bsu * 50, leg.runtime),
+        Load::Bsu(bsu) => {
+            let rate = f64::from(bsu) * BSU_OPERATIONS;
+            format!("{bsu} BSU: {rate} operations/s for {}", leg.runtime)
+        }
         Load::Search { limit } => {
             format!("the highest rate under {limit}, in at most {}", leg.runtime)
         }
@@ -70,38 +70,17 @@ fn last(step: &Step) -> String {
 /// Storage unit, direction, and what was done; only where anything was.
 fn directions(oltp: &OltpDone) -> impl Iterator<Item = (String, &'static str, &Direction)> {
     oltp.asus.iter().enumerate().flat_map(|(index, asu)| {
-        [("read", &asu.reads), ("write", &asu.writes)]
-            .into_iter()
-            .filter(|(_, direction)| direction.operations > 0)
-            .map(move |(name, direction)| (format!("asu{}", index + 1), name, direction))
+        let named = move |(name, direction)| (format!("asu{}", index + 1), name, direction);
+        table::moving(&asu.reads, &asu.writes).map(named)
     })
 }
 
 fn people(done: &Done, oltp: &OltpDone) -> Vec<String> {
     let time = done.legs.first().map_or(Seconds(0.0), |leg| leg.elapsed);
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
-    table.set_header([
-        "asu",
-        "direction",
-        "rate",
-        "throughput",
-        "mean",
-        "p50",
-        "p95",
-        "p99",
-        "p99.9",
-    ]);
+    let mut table = table::directions_of("asu");
     for (asu, name, direction) in directions(oltp) {
-        let mut cells = vec![
-            asu,
-            name.into(),
-            format!("{:.1}/s", per_second(direction.operations as f64, time)),
-            Rate(per_second(direction.bytes.0 as f64, time)).to_string(),
-            or_dash(direction.latency_mean),
-        ];
-        cells.extend(quantiles(direction).map(or_dash));
-        table.add_row(cells);
+        let rate = format!("{:.1}/s", per_second(direction.operations as f64, time));
+        table.add_row(table::row([asu, name.into(), rate], direction, time));
     }
     let mut lines = vec![table.trim_fmt(), String::new()];
     if let Some(search) = oltp.search.as_ref().filter(|search| !search.curve.is_empty()) {
@@ -130,12 +109,10 @@ fn programs(oltp: &OltpDone) -> Vec<String> {
          p99.9_seconds"
             .to_owned(),
     ];
-    let seconds = |time: Option<Seconds>| time.map_or(String::new(), |s| format!("{:.9}", s.0));
     for (asu, name, direction) in directions(oltp) {
         let mut cells = vec![asu, name.into(), direction.operations.to_string()];
         cells.push(direction.bytes.0.to_string());
-        let all = [direction.latency_mean].into_iter().chain(quantiles(direction));
-        cells.extend(all.map(seconds));
+        cells.extend(latencies(direction).map(nine_digits));
         lines.push(cells.join("\t"));
     }
     if let Some(search) = oltp.search.as_ref().filter(|search| !search.curve.is_empty()) {
@@ -143,7 +120,7 @@ fn programs(oltp: &OltpDone) -> Vec<String> {
         lines.push(names.into());
         for (load, step) in &search.curve {
             let Step { offered, achieved, latency_mean, latency_p99, .. } = step;
-            let [mean, p99] = [Some(*latency_mean), *latency_p99].map(seconds);
+            let [mean, p99] = [Some(*latency_mean), *latency_p99].map(nine_digits);
             lines.push(format!("{load}\t{offered:.3}\t{achieved:.3}\t{mean}\t{p99}"));
         }
     }

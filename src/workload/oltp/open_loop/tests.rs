@@ -2,10 +2,10 @@
 
 use super::*;
 use crate::base::units::MIB;
-use crate::model::job::{EngineKind, Place, Region, Run, Target};
+use crate::model::job::EngineKind;
 use crate::model::oltp::{Load, Oltp, Variant};
 use crate::workload::ground;
-use crate::workload::testing::{Ears, on_disk_directory};
+use crate::workload::testing::{Ears, disk_directory, run_in};
 
 /// Completes everything at once, but for a pause: what comes within it ends with it.
 struct Pausing {
@@ -56,29 +56,9 @@ impl Engine for Pausing {
 }
 
 fn asus(ears: &Ears) -> Asus {
-    let dir = tempfile::tempdir_in(on_disk_directory()).unwrap();
-    let run = Run {
-        kind: "oltp".into(),
-        target: Target { name: "t".into(), place: Place::Directory(dir.path().into()) },
-        region: Region::Unnamed(Bytes(16 * MIB)),
-        legs: Vec::new(),
-        engine: None,
-        seed: 1,
-        devices: Vec::new(),
-        top: Vec::new(),
-        reserve: Bytes(0),
-        procfs: "/proc".into(),
-        quiet: Seconds(0.0),
-    };
-    let load = Load::Bsu(1);
-    let oltp = Oltp {
-        variant: Variant::Pblio,
-        load,
-        contexts: None,
-        asus: Default::default(),
-        overwrite: false,
-        counts_every: None,
-    };
+    let dir = disk_directory();
+    let run = run_in(dir.path(), Bytes(16 * MIB), Vec::new());
+    let oltp = Oltp::of_region(Variant::Pblio, Load::Bsu(1));
     let held = ground::hold(&run.target).unwrap();
     Asus::open(&held, &run, &oltp, ears).unwrap()
 }
