@@ -14,8 +14,7 @@ const RPM: f64 = 7200.0;
 /// rate of that other, and the disk itself was seen to move them.
 pub fn medium(facts: &Facts) -> Option<String> {
     let (declared, turns) = (facts.backing.media?, facts.device.rotational?);
-    let moved_them = facts.device_share().is_some_and(|share| share >= DEVICE_SHARE);
-    let rate = facts.operations().filter(|_| facts.is_random() && moved_them)?;
+    let rate = facts.operations().filter(|_| facts.is_random() && reached_the_disk(facts))?;
     if (declared == Media::Hdd) == turns {
         return None;
     }
@@ -30,6 +29,15 @@ pub fn medium(facts: &Facts) -> Option<String> {
         let declared = declared.label();
         format!("the kernel says that its disk {says}, and {rate} agrees: is it {declared}?")
     })
+}
+
+fn reached_the_disk(facts: &Facts) -> bool {
+    let reached = |moved: f64, share: Option<f64>| {
+        moved <= 0.0 || share.is_some_and(|share| share >= DEVICE_SHARE)
+    };
+    let device = &facts.device;
+    reached(facts.read_bytes(), device.read_share)
+        && reached(facts.write_bytes(), device.write_share)
 }
 
 #[cfg(test)]
