@@ -62,6 +62,8 @@ enum Tried {
 /// Files are looked at so often; the clock may be set meanwhile.
 const LOOK: Duration = Duration::from_secs(2);
 const TURN: Duration = Duration::from_secs(1);
+/// As [`TURN`], where there is nobody to meet: nothing but another list is waited for.
+const TURN_ALONE: Duration = Duration::from_secs(5);
 /// Beyond its planned time a run may take this long, where its slot is so long.
 const RUN_GRACE: Duration = Duration::from_secs(40);
 
@@ -82,7 +84,8 @@ impl Meetings {
                 }
                 Err(wait) => wait,
             };
-            self.halt.sleep(wait.min(TURN));
+            let turn = if lane.mesh.tournament.is_some() { TURN } else { TURN_ALONE };
+            self.halt.sleep(wait.min(turn));
         }
     }
 
@@ -153,7 +156,7 @@ impl Meetings {
 
     /// The test to make now, and whether it is the first try; else the time until one may be due.
     fn due(&self, lane: &mut Lane, now: Moment) -> Result<(Meeting, bool), Duration> {
-        let Some(tournament) = &lane.mesh.tournament else { return Err(TURN) };
+        let Some(tournament) = &lane.mesh.tournament else { return Err(TURN_ALONE) };
         if let Some((meeting, at)) = lane.again {
             if now.wall >= meeting.slot_ends || now.wall < meeting.slot_begins {
                 lane.again = None; // the clock was set
