@@ -9,6 +9,7 @@ pub mod host;
 pub mod itself;
 mod judging;
 mod keeper;
+pub mod link_judging;
 pub mod meetings;
 pub mod mesh;
 pub mod peers;
@@ -206,6 +207,7 @@ impl Daemon {
             host_seed: u64::from(crc32fast::hash(host.name.as_bytes())),
         };
         let meetings = Meetings {
+            roots: options.roots.clone(),
             board: Arc::clone(&board),
             clock: Arc::clone(&clock),
             halt: halt.clone(),

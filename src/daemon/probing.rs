@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::account;
-use super::board::Board;
+use super::board::{Board, SETTLED_SAMPLES};
 use super::judging;
 use super::keeper::Keeper;
 use super::plan::{Plan, PlannedProbe};
@@ -65,8 +65,6 @@ pub struct Lane {
 pub const INSPECT_DEADLINE: Duration = Duration::from_secs(5);
 /// Beyond its runtime a run may take this long to open, drain and flush.
 pub(super) const RUN_GRACE: Duration = Duration::from_secs(40);
-/// Samples after own work until there is a window without it.
-const SETTLED_SAMPLES: f64 = 2.5;
 /// The lane looks around at least this often,
 const TURN: Duration = Duration::from_secs(1);
 /// and so often where probes are off: each look wakes a thread, and nothing but a new plan is waited for.

@@ -43,6 +43,14 @@ pub fn way_to(peer: SocketAddr, roots: &Roots, overrides: &Overrides<'_>) -> Pee
     }
 }
 
+/// The way to the peer of a result, `10.0.0.2:5201`, as it is now.
+pub fn way_of(peer: &str, roots: &Roots, overrides: &Overrides<'_>) -> PeerWay {
+    match peer.parse() {
+        Ok(peer) => way_to(peer, roots, overrides),
+        Err(_) => PeerWay { unknown: format!("{peer} is no address"), ..PeerWay::default() },
+    }
+}
+
 fn way(kernel: &dyn Ask, peer: SocketAddr, roots: &Roots, overrides: &Overrides<'_>) -> PeerWay {
     let scope = match peer {
         SocketAddr::V6(v6) => Some(v6.scope_id()).filter(|scope| *scope > 0),

@@ -260,14 +260,28 @@ pub struct Conditions {
     pub at: Moment,
     /// By kernel name, leaf disks only.
     pub disks: BTreeMap<Label, DiskCondition>,
-    /// The larger share used of each line whose rate is known, of both directions.
-    pub lines: BTreeMap<Label, Ratio>,
+    /// Of each line whose rate is known.
+    pub lines: BTreeMap<Label, LineUse>,
     /// Share of time some task waited for I/O.
     pub io_pressure: Option<Ratio>,
     pub cpu_idle: Option<Ratio>,
     /// An md array is resyncing.
     pub resync: bool,
     pub on_battery: bool,
+}
+
+/// Shares of its rate that a line carries; `None` before the first window.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct LineUse {
+    pub receive: Option<Ratio>,
+    pub transmit: Option<Ratio>,
+}
+
+impl LineUse {
+    pub fn larger(self) -> Option<Ratio> {
+        let both = [self.receive, self.transmit].into_iter().flatten();
+        both.max_by(|a, b| a.0.total_cmp(&b.0))
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

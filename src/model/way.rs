@@ -57,6 +57,9 @@ pub struct LinkCeiling {
     pub rate: Rate,
     /// Received / ceiling; `None` where more was received than the ceiling allows for: it is none.
     pub share: Option<Ratio>,
+    /// By the operator.
+    #[serde(default)]
+    pub declared: bool,
     pub source: String,
 }
 
@@ -73,6 +76,7 @@ impl LinkCeiling {
             line: line.rate_of(streams),
             rate,
             share: (share <= BEYOND).then_some(Ratio(share)),
+            declared: line.declared,
             source: line.source.clone(),
         })
     }

@@ -13,7 +13,7 @@ use crate::host::link_facts::{Capacity, LinkFacts};
 use crate::host::roots::KeptNumber;
 use crate::model::load::{FlowLoad, LinkCounters, LinkLoad, NoWindow};
 use crate::model::metric::Label;
-use crate::model::outcome::OwnRuns;
+use crate::model::outcome::{LineUse, OwnRuns};
 
 /// Share of the line from which a window is at the ceiling.
 const CEILING: f64 = 0.9;
@@ -267,13 +267,18 @@ impl Track {
         self.load.set(load);
     }
 
+    /// Of the line's rate; `None` without a window, or where the rate isn't known.
+    pub(super) fn used(&self) -> Option<LineUse> {
+        self.load()?;
+        let [receive, transmit] =
+            [&self.receive, &self.transmit].map(|ceiling| ceiling.as_ref()?.utilization);
+        let used = LineUse { receive, transmit };
+        used.larger().map(|_| used)
+    }
+
     /// The larger share of the line, of both directions.
     pub(super) fn share(&self) -> Option<Ratio> {
-        self.load()?;
-        [&self.receive, &self.transmit]
-            .into_iter()
-            .filter_map(|ceiling| ceiling.as_ref()?.utilization)
-            .max_by(|a, b| a.0.total_cmp(&b.0))
+        self.used()?.larger()
     }
 }
 
