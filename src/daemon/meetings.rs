@@ -61,7 +61,7 @@ type Lines = BTreeMap<Label, LineUse>;
 /// What came of a try.
 #[derive(Debug)]
 enum Tried {
-    Ended(Result<LinkResult, (LinkFailure, String)>),
+    Ended(Result<Arc<LinkResult>, (LinkFailure, String)>),
     Skipped(Skip, String),
     /// The daemon stops.
     Halted,
@@ -268,7 +268,8 @@ impl Meetings {
                 Ok(done) => {
                     let settings = &lane.plan.settings;
                     let around = Around { settings, cpus: &shares, lines: lines.as_ref() };
-                    Tried::Ended(Ok(link_judging::judge(done, &self.roots, &around)))
+                    let result = link_judging::judge(done, &self.roots, &around);
+                    Tried::Ended(Ok(Arc::new(result)))
                 }
                 Err(LinkFault { reason: LinkReason::Stopped, .. }) if self.halt.is_set() => {
                     Tried::Halted

@@ -130,7 +130,7 @@ impl LinkView {
     }
 
     /// Takes what a run found, which ended `now`.
-    pub fn record(&mut self, end: Result<LinkResult, (LinkFailure, String)>, now: Moment) {
+    pub fn record(&mut self, end: Result<Arc<LinkResult>, (LinkFailure, String)>, now: Moment) {
         self.runs += 1;
         self.last_run = Some(now);
         match end {
@@ -142,12 +142,12 @@ impl LinkView {
                     };
                 }
                 self.last_success = Some(now);
-                self.last = Some(Arc::new(result));
+                self.last = Some(result);
                 self.fault.clear();
             }
             Err((reason, text)) => {
                 *self.failures.entry(reason).or_default() += 1;
-                self.fault = format!("{reason}: {text}");
+                self.fault = format!("failed ({reason}): {text}");
             }
         }
     }
@@ -235,9 +235,9 @@ mod tests {
         let at = |seconds| Moment::default().plus(Duration::from_secs(seconds));
         view.record(Err(("busy", "p: in another test".into())), at(1));
         assert!(view.fresh(at(1)).is_none() && view.retransmits == [None, None]);
-        view.record(Ok(done(Some(3))), at(10));
-        view.record(Ok(done(None)), at(20));
-        view.record(Ok(done(Some(4))), at(30));
+        view.record(Ok(Arc::new(done(Some(3)))), at(10));
+        view.record(Ok(Arc::new(done(None))), at(20));
+        view.record(Ok(Arc::new(done(Some(4)))), at(30));
         assert_eq!((view.retransmits, view.runs), ([Some(7), None], 4));
         view.record(Err(("timeout", "p: silent".into())), at(40));
         assert_eq!(view.failures, BTreeMap::from([("busy", 1), ("timeout", 1)]));
