@@ -14,6 +14,7 @@ use crate::model::metric::Label;
 use crate::model::outcome::{Conditions, LineUse, OwnRun, OwnRuns};
 use crate::model::peer::{LinkView, MeshView};
 use crate::model::snapshot::{ProbeView, TargetView};
+use crate::schedule::slots::Slots;
 
 #[derive(Default)]
 pub struct Board(Mutex<Shared>);
@@ -77,6 +78,18 @@ impl Shared {
         let every = self.plan.as_ref().map_or(Seconds(0.0), |plan| plan.settings.sample.every);
         let settled = |ended| now.since(ended).0 > SETTLED_SAMPLES * every.0;
         self.tested.is_none_or(settled).then_some(&self.conditions.lines)
+    }
+
+    /// Turns on a backend that the hosts of the mesh share.
+    ///
+    /// # Errors
+    /// Where this host can't know them, or knows that another goes by another list.
+    pub fn slots(&self) -> Result<Slots, String> {
+        let mesh = self.mesh.as_ref().ok_or("the list of peers is not read yet")?;
+        match self.links.iter().find(|link| link.list_differs == Some(true)) {
+            Some(link) => Err(format!("{} goes by another list of peers or times", link.peer)),
+            None => mesh.slots(),
+        }
     }
 
     pub fn count_discards(&mut self, discard: Discard, times: usize) {

@@ -1,13 +1,16 @@
 //! The lane of peers: keeps their lists, and makes this host's part of the tests with them, each in
 //! its slot, each in a worker process.
 
+pub mod fills;
+pub mod judging;
+
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use self::judging::{Around, headline};
 use super::board::Board;
-use super::link_judging::{self, Around, headline};
 use super::mesh::Mesh;
 use super::plan::{Plan, PlannedLink};
 use super::supervise::{Halt, Pulse};
@@ -232,7 +235,7 @@ impl Meetings {
         (link, peer): (&PlannedLink, &Peer),
         meeting: &Meeting,
     ) -> Tried {
-        let lines = match self.permit(lane) {
+        let lines = match self.permit(lane, peer) {
             Ok(lines) => lines,
             Err((skip, text)) => return Tried::Skipped(skip, text),
         };
@@ -268,7 +271,7 @@ impl Meetings {
                 Ok(done) => {
                     let settings = &lane.plan.settings;
                     let around = Around { settings, cpus: &shares, lines: lines.as_ref() };
-                    let result = link_judging::judge(done, &self.roots, &around);
+                    let result = judging::judge(done, &self.roots, &around);
                     Tried::Ended(Ok(Arc::new(result)))
                 }
                 Err(LinkFault { reason: LinkReason::Stopped, .. }) if self.halt.is_set() => {
@@ -290,7 +293,7 @@ impl Meetings {
     }
 
     /// Leave to test, with what others move on this host's lines; `None`: nobody can tell yet.
-    fn permit(&self, lane: &mut Lane) -> Result<Option<Lines>, (Skip, String)> {
+    fn permit(&self, lane: &mut Lane, peer: &Peer) -> Result<Option<Lines>, (Skip, String)> {
         if lane.stuck.as_mut().is_some_and(|stuck| !stuck.reap()) {
             return Err((Skip::Hung, "an earlier worker is stuck".into()));
         }
@@ -299,6 +302,9 @@ impl Meetings {
         if !any_clock && sys::clock_is_synchronised() == Some(false) {
             let text = "the clock is not synchronised, and tests go by it (`peers.any_clock`)";
             return Err((Skip::Clock, text.into()));
+        }
+        if let Some(text) = fills::unasked(peer, &self.roots, &lane.plan.settings) {
+            return Err((Skip::Off, text));
         }
         let request = Request {
             exempt: false,

@@ -9,7 +9,6 @@ pub mod host;
 pub mod itself;
 mod judging;
 mod keeper;
-pub mod link_judging;
 pub mod meetings;
 pub mod mesh;
 pub mod peers;
@@ -134,7 +133,7 @@ pub fn serve(options: Options, out: &mut dyn Write) -> Result<(), StartFault> {
     let host = host::facts(&options.roots);
     let board = Arc::new(Board::default());
     board.lock().plan = Some(Arc::clone(&plan));
-    let peers = peers::start(&board, &host, turn_places(&options.state))?;
+    let peers = peers::start(&board, &host, &clock, turn_places(&options.state))?;
     let start = banner::Start {
         options: &options,
         plan: &plan,

@@ -10,7 +10,7 @@ use crate::base::clock::{Clock, SystemClock};
 use crate::base::units::{Rate, Seconds};
 use crate::cli::throughput::{resolve, sums};
 use crate::config::settings::Settings;
-use crate::daemon::link_judging::line_rates;
+use crate::daemon::meetings::judging::line_rates;
 use crate::host::link_facts::Declared;
 use crate::host::links::{bytes_moved, is_own_network};
 use crate::host::roots::Roots;
