@@ -23,8 +23,8 @@ const MEMBERS_MAX: usize = 1024;
 pub struct Mesh {
     /// By name, as the schedule counts them; this host among them.
     pub peers: Vec<Peer>,
-    /// This host's name among them.
-    own: String,
+    /// This host's name in the lists, where they have it.
+    own: Option<String>,
     /// `None`: no probe goes to peers, or there is nobody to meet.
     pub tournament: Option<Tournament>,
     /// Sixteen digits of the list and the times.
@@ -47,16 +47,14 @@ impl Mesh {
         for peer in listed {
             lists.take(peer);
         }
-        let Lists { own, others, dropped, .. } = lists;
         let partners = settings.map_or(usize::MAX, |peers| peers.partners);
-        Self::of(plan, (own.unwrap_or_else(|| unlisted(own_name)), others, dropped), partners)
+        Self::of(plan, lists, partners)
     }
 
-    fn of(
-        plan: &Plan,
-        (own, others, mut dropped): (Peer, Vec<Peer>, BTreeMap<&'static str, u64>),
-        partners: usize,
-    ) -> Self {
+    fn of(plan: &Plan, lists: Lists<'_>, partners: usize) -> Self {
+        let Lists { own_name, own, others, mut dropped, .. } = lists;
+        let listed = own.is_some();
+        let own = own.unwrap_or_else(|| unlisted(own_name));
         let on_machine = |peer: &&Peer| peer.machine.is_some() && peer.machine == own.machine;
         dropped.insert("same_host", others.iter().filter(on_machine).count() as u64);
         let addresses = others.iter().filter_map(|peer| peer.endpoint.address()).collect();
@@ -78,7 +76,8 @@ impl Mesh {
             roster,
         });
         let digest = tournament.as_ref().map_or(String::new(), |t| format!("{:016x}", t.digest()));
-        Self { peers, own: name, tournament, digest, addresses, dropped }
+        let own = listed.then_some(name);
+        Self { peers, own, tournament, digest, addresses, dropped }
     }
 
     /// A peer that is named by this very address.
@@ -89,13 +88,11 @@ impl Mesh {
     /// Turns on a backend that all who probe share.
     ///
     /// # Errors
-    /// Where this host is listed as one that doesn't probe, or nobody else is known.
+    /// Where this host is in no list, so that others don't know of it, or is one that doesn't probe.
     pub fn slots(&self) -> Result<Slots, String> {
-        if self.peers.len() < 2 {
-            return Err("no list of peers names another host".into());
-        }
+        let own = self.own.as_ref().ok_or("this host is in no list of peers")?;
         let probing = self.peers.iter().filter(|peer| !peer.passive);
-        Slots::new(probing.map(|peer| peer.name.as_str()), &self.own)
+        Slots::new(probing.map(|peer| peer.name.as_str()), own)
     }
 
     /// How long other work has to wait that would take `run` and run into a test with a peer.
@@ -224,7 +221,7 @@ mod tests {
         let by_hand = |own| Slots::new(["a", "z"], own);
         assert_eq!((slots("a"), slots("z")), (by_hand("a"), by_hand("z")));
         assert!(slots("a").is_ok() && slots("nas").is_err());
-        assert_eq!(slots("b"), Slots::new(["a", "b", "z"], "b"), "unlisted, it is in its own list");
+        assert!(slots("b").is_err(), "others don't know of it");
         assert!(mesh("{files: /no/such.yml}").slots().is_err(), "all slots would be its own");
     }
 

@@ -172,7 +172,7 @@ mod tests {
     }
 
     fn use_line(board: &Board, share: f64) {
-        let used = LineUse { receive: Some(Ratio(share)), transmit: None };
+        let used = LineUse { share: Some(Ratio(share)), ..LineUse::default() };
         board.lock().conditions.lines = [("eth0".into(), used)].into();
     }
 

@@ -15,7 +15,7 @@ use super::spread::{ProcessUse, Spread};
 use crate::base::clock::Moment;
 use crate::base::fault::{Fault, FaultKind};
 use crate::base::stats::Histogram;
-use crate::base::units::{Bytes, Ratio, Seconds};
+use crate::base::units::{Bytes, Rate, Ratio, Seconds};
 
 /// Upper bounds of `loadline_probe_*_duration_seconds`: 20 us to 60 s by factors of 1.5 or less.
 pub const DURATION_BOUNDS: &[f64] = &[
@@ -260,7 +260,7 @@ pub struct Conditions {
     pub at: Moment,
     /// By kernel name, leaf disks only.
     pub disks: BTreeMap<Label, DiskCondition>,
-    /// Of each line whose rate is known.
+    /// Physical interfaces, by kernel name.
     pub lines: BTreeMap<Label, LineUse>,
     /// Share of time some task waited for I/O.
     pub io_pressure: Option<Ratio>,
@@ -270,18 +270,13 @@ pub struct Conditions {
     pub on_battery: bool,
 }
 
-/// Shares of its rate that a line carries; `None` before the first window.
+/// What a line carries.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct LineUse {
-    pub receive: Option<Ratio>,
-    pub transmit: Option<Ratio>,
-}
-
-impl LineUse {
-    pub fn larger(self) -> Option<Ratio> {
-        let both = [self.receive, self.transmit].into_iter().flatten();
-        both.max_by(|a, b| a.0.total_cmp(&b.0))
-    }
+    /// Of its rate, the larger of both directions; `None` where the rate isn't known.
+    pub share: Option<Ratio>,
+    pub receive: Option<Rate>,
+    pub transmit: Option<Rate>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

@@ -68,7 +68,7 @@ pub fn permit(
 /// Whether a host's lines leave room for a test that fills one: each end asks for its own. A line
 /// whose rate is unknown says nothing.
 pub fn lines_idle(lines: &BTreeMap<Label, LineUse>) -> Leave {
-    let mut used = lines.iter().filter_map(|(line, used)| Some((line, used.larger()?)));
+    let mut used = lines.iter().filter_map(|(line, used)| Some((line, used.share?)));
     match used.find(|(_, used)| *used >= LINE_MAX) {
         Some((line, used)) => {
             skip(Skip::Busy, format!("{line} is used at {used} of its rate (limit {LINE_MAX})"))
@@ -268,14 +268,13 @@ mod tests {
 
     #[test]
     fn a_line_in_use_keeps_link_tests_away() {
-        let used = |receive, transmit| {
-            let [receive, transmit] = [receive, transmit].map(|share| Some(Ratio(share)));
-            BTreeMap::from([("eth0".into(), LineUse { receive, transmit })])
+        let used = |share: Option<f64>| {
+            let used = LineUse { share: share.map(Ratio), ..LineUse::default() };
+            BTreeMap::from([("eth0".into(), used)])
         };
-        assert_eq!(lines_idle(&used(0.19, 0.1)), Ok(()));
-        assert_eq!(lines_idle(&BTreeMap::new()), Ok(()), "its rate is unknown");
-        assert!(lines_idle(&used(0.2, 0.0)).is_err());
-        let (skip, text) = lines_idle(&used(0.0, 0.35)).unwrap_err();
+        assert_eq!(lines_idle(&used(Some(0.19))), Ok(()));
+        assert_eq!(lines_idle(&used(None)), Ok(()), "its rate is unknown");
+        let (skip, text) = lines_idle(&used(Some(0.35))).unwrap_err();
         assert_eq!(
             (skip, text.as_str()),
             (Skip::Busy, "eth0 is used at 35.0 % of its rate (limit 20.0 %)")

@@ -32,7 +32,7 @@ fn hurt(
     let same = |cluster: &ClusterTraffic| {
         let theirs = line(cluster.to)?;
         let text = match &filled {
-            Some(filled) if *filled != Some(theirs.clone()) => return None,
+            Some(filled) if filled.as_ref() != Some(&theirs) => return None,
             Some(_) => format!("{} goes over {theirs}, which a test fills", cluster.what),
             None => format!("{} goes over {theirs}, and a test may fill it", cluster.what),
         };

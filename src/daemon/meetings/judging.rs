@@ -75,9 +75,7 @@ fn verdict(
 /// What others moved on the line in this direction; `None` where nobody can tell.
 fn foreign((way, reverse): (&PeerWay, bool), around: &Around<'_>) -> Option<Rate> {
     let used = around.lines?.get(way.devices.last()?.as_str())?;
-    let (line, used) =
-        if reverse { (&way.receive, used.receive) } else { (&way.transmit, used.transmit) };
-    Some(Rate(line.as_ref()?.ceiling(u32::MAX, None)?.0 * used?.0))
+    if reverse { used.receive } else { used.transmit }
 }
 
 /// One line for the log: `sent 907.5 Mbit/s (99.8 % of 908.97 Mbit/s, limit: link)`.
@@ -103,7 +101,7 @@ pub(super) fn headline(result: &LinkResult) -> String {
 mod tests {
     use super::*;
     use crate::base::physics::Framing;
-    use crate::base::units::{Bytes, Ratio, Seconds};
+    use crate::base::units::{Bytes, Seconds};
     use crate::model::link::{LinkCpu, LinkDirection, LinkFlow, LinkProfile};
     use crate::model::verdict::Limit;
     use crate::model::way::Line;
@@ -153,11 +151,11 @@ mod tests {
         }
     }
 
-    /// As judged beside others who used these shares of the line: received, sent.
+    /// As judged beside others who moved so many Mbit/s on the line: received, sent.
     fn judged(done: LinkDone, way: fn(&str) -> PeerWay, used: Option<[f64; 2]>) -> LinkResult {
         let lines = used.map(|used| {
-            let [receive, transmit] = used.map(|share| Some(Ratio(share)));
-            BTreeMap::from([(Label::from("eth0"), LineUse { receive, transmit })])
+            let [receive, transmit] = used.map(|mbit| Some(Rate(mbit * 125e3)));
+            BTreeMap::from([(Label::from("eth0"), LineUse { share: None, receive, transmit })])
         });
         let (settings, cpus) = (Settings::default(), Shares::default());
         let around = Around { settings: &settings, cpus: &cpus, lines: lines.as_ref() };
@@ -194,7 +192,7 @@ mod tests {
 
     #[test]
     fn others_spoil_the_direction_that_they_use() {
-        let both = judged(done(700.0, 700.0), vxlan, Some([0.15, 0.01]));
+        let both = judged(done(700.0, 700.0), vxlan, Some([150.0, 10.0]));
         assert_eq!(limits(&both), [Limit::Unknown, Limit::Contended]);
         let unseen = judged(done(700.0, 700.0), vxlan, None);
         assert_eq!(limits(&unseen), [Limit::Unknown; 2]);

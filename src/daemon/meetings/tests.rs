@@ -81,7 +81,7 @@ fn on_a_host(
         host_name: "a".into(),
         boot_id: "boot".into(),
     };
-    let used = LineUse { receive: Some(Ratio(used)), transmit: None };
+    let used = LineUse { share: Some(Ratio(used)), ..LineUse::default() };
     meetings.board.lock().conditions.lines = [("eth0".into(), used)].into();
     let mut lane = meetings.open(Arc::new(plan));
     let _held = hold_turn.then(|| Turn::try_take(&meetings.turn_places).unwrap());

@@ -4,6 +4,7 @@ use super::{VerdictRow, next, verdict};
 use crate::base::clock::Moment;
 use crate::model::link::LinkFlow;
 use crate::model::peer::{LinkDone, LinkResult, LinkView, MeshView};
+use crate::model::way::LinkCeiling;
 use crate::publish::phrase::ago;
 
 /// One peer.
@@ -72,7 +73,7 @@ fn flows(done: &LinkDone) -> Vec<FlowRow> {
 
 fn flow_row(way: &'static str, flow: &LinkFlow) -> FlowRow {
     let unknown = || "unknown".to_owned();
-    let share = |ceiling: &crate::model::way::LinkCeiling| match ceiling.share {
+    let share = |ceiling: &LinkCeiling| match ceiling.share {
         Some(share) => share.to_string(),
         None => "more than that".to_owned(),
     };

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::base::clock::Moment;
 use crate::base::fault::Fault;
 use crate::base::stats::Histogram;
-use crate::base::units::{Ratio, Seconds};
+use crate::base::units::{Rate, Ratio, Seconds};
 use crate::base::window::{Held, Latch, Span};
 use crate::host::link_class::LinkClass;
 use crate::host::link_facts::{Capacity, LinkFacts};
@@ -267,18 +267,21 @@ impl Track {
         self.load.set(load);
     }
 
-    /// Of the line's rate; `None` without a window, or where the rate isn't known.
+    /// `None` without a window.
     pub(super) fn used(&self) -> Option<LineUse> {
-        self.load()?;
-        let [receive, transmit] =
-            [&self.receive, &self.transmit].map(|ceiling| ceiling.as_ref()?.utilization);
-        let used = LineUse { receive, transmit };
-        used.larger().map(|_| used)
+        let load = self.load()?;
+        let rate = |flow: FlowLoad| Rate(flow.bytes_per_second);
+        let (receive, transmit) = (load.receive.map(rate), load.transmit.map(rate));
+        Some(LineUse { share: self.share(), receive, transmit })
     }
 
     /// The larger share of the line, of both directions.
     pub(super) fn share(&self) -> Option<Ratio> {
-        self.used()?.larger()
+        self.load()?;
+        [&self.receive, &self.transmit]
+            .into_iter()
+            .filter_map(|ceiling| ceiling.as_ref()?.utilization)
+            .max_by(|a, b| a.0.total_cmp(&b.0))
     }
 }
 
@@ -290,7 +293,6 @@ mod tests {
 
     use super::*;
     use crate::base::clock::{Clock, ManualClock};
-    use crate::base::units::Rate;
     use crate::model::load::FlowCounters;
 
     fn counter() -> impl Strategy<Value = Option<u64>> {
