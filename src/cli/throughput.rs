@@ -20,6 +20,7 @@ use crate::host::route::{Overrides, way_of};
 use crate::iperf::client::{self, Order, Patience, Watch};
 use crate::iperf::parameters;
 use crate::model::link::{LinkDirection, LinkFault, LinkInterval, LinkProfile, LinkReason};
+use crate::model::way::EndLine;
 use crate::worker::Stop;
 
 const RUNTIME: Seconds = Seconds(10.0);
@@ -151,7 +152,7 @@ pub(super) fn run(arguments: ThroughputArguments, out: &mut dyn Write) -> Result
     let mut unknown = String::new();
     if let Ok(measured) = &mut result {
         let (path, links) = (path.unwrap_or_default(), Declared::new());
-        let overrides = Overrides { path: &path, links: &links, peer: None };
+        let overrides = Overrides { path: &path, links: &links, peer: EndLine::default() };
         let way = way_of(&measured.peer, &Roots::default(), &overrides);
         measured.set_against(&way);
         unknown = way.unknown;

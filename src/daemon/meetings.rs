@@ -253,6 +253,7 @@ impl Meetings {
             identity: LinkIdentity {
                 boot_id: self.boot_id.clone(),
                 list_digest: lane.mesh.digest.clone(),
+                ..LinkIdentity::default()
             },
             allow_same_kernel: settings.is_some_and(|peers| peers.allow_same_kernel),
         };

@@ -133,7 +133,7 @@ pub fn serve(options: Options, out: &mut dyn Write) -> Result<(), StartFault> {
     let host = host::facts(&options.roots);
     let board = Arc::new(Board::default());
     board.lock().plan = Some(Arc::clone(&plan));
-    let peers = peers::start(&board, &host, &clock, turn_places(&options.state))?;
+    let peers = peers::start(&board, &host, &clock, &options)?;
     let start = banner::Start {
         options: &options,
         plan: &plan,

@@ -1,17 +1,21 @@
 //! Peers that test with this host: who is admitted, and the turn that they share with its own probes.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::board::Board;
+use super::meetings::judging::end;
+use super::{Options, turn_places};
 use crate::base::clock::Clock;
 use crate::base::fault::Fault;
 use crate::base::network::Network;
+use crate::host::roots::Roots;
 use crate::iperf::server::{Admit, Limits, Server};
 use crate::model::link::{LinkIdentity, LinkReason};
 use crate::model::snapshot::HostFacts;
+use crate::model::way::EndLine;
 use crate::schedule::guard;
 use crate::schedule::turn::{Turn, TurnGuard};
 use crate::web;
@@ -31,6 +35,7 @@ pub struct Peers {
 pub(super) struct Known {
     board: Arc<Board>,
     clock: Arc<dyn Clock>,
+    roots: Roots,
     boot_id: String,
 }
 
@@ -88,11 +93,15 @@ impl Admit for Peers {
         }
     }
 
-    fn identity(&self) -> Option<LinkIdentity> {
-        let Known { board, boot_id, .. } = self.known.as_ref()?;
-        let list_digest =
-            board.lock().mesh.as_ref().map_or(String::new(), |mesh| mesh.digest.clone());
-        Some(LinkIdentity { boot_id: boot_id.clone(), list_digest })
+    fn identity(&self, peer: SocketAddr) -> Option<LinkIdentity> {
+        let Known { board, roots, boot_id, .. } = self.known.as_ref()?;
+        let (plan, list_digest) = {
+            let shared = board.lock();
+            let digest = shared.mesh.as_ref().map_or(String::new(), |mesh| mesh.digest.clone());
+            (shared.plan.clone(), digest)
+        };
+        let line = plan.map_or_else(EndLine::default, |plan| end(peer, roots, &plan.settings));
+        Some(LinkIdentity { boot_id: boot_id.clone(), list_digest, line })
     }
 }
 
@@ -121,14 +130,15 @@ pub(super) fn start(
     board: &Arc<Board>,
     host: &HostFacts,
     clock: &Arc<dyn Clock>,
-    turn_places: Vec<PathBuf>,
+    options: &Options,
 ) -> Result<Option<Server>, Fault> {
     let plan = board.lock().plan.clone();
     let settings = plan.as_ref().and_then(|plan| plan.settings.peers.as_ref());
     let Some(listen) = settings.and_then(|peers| peers.listen.as_ref()) else { return Ok(None) };
     let (board, clock) = (Arc::clone(board), Arc::clone(clock));
-    let known = Known { board, clock, boot_id: host.boot_id.clone() };
-    let peers = Peers { allow: Vec::new(), turn_places, known: Some(known) };
+    let (roots, boot_id) = (options.roots.clone(), host.boot_id.clone());
+    let known = Some(Known { board, clock, roots, boot_id });
+    let peers = Peers { allow: Vec::new(), turn_places: turn_places(&options.state), known };
     let server = peers.serve((listen, "`peers.listen`"))?;
     tracing::info!(listen, "peers may test the way to this host");
     Ok(Some(server))
@@ -147,7 +157,7 @@ pub(super) fn served(server: &Server) -> BTreeMap<&'static str, u64> {
 
 #[cfg(test)]
 mod tests {
-    use std::net::{SocketAddr, TcpListener};
+    use std::net::TcpListener;
     use std::time::Duration;
 
     use super::*;
@@ -163,6 +173,7 @@ mod tests {
         let known = Known {
             board: Arc::clone(&board),
             clock: Arc::new(clock.clone()),
+            roots: Roots::default(),
             boot_id: String::new(),
         };
         let allow = vec!["127.0.0.1".parse().unwrap()];
@@ -268,6 +279,12 @@ mod tests {
     fn nobody_listens_until_it_is_asked_for() {
         let (board, host) = (Arc::new(Board::default()), HostFacts::default());
         let clock: Arc<dyn Clock> = Arc::new(ManualClock::starting_at(0));
-        assert!(start(&board, &host, &clock, Vec::new()).unwrap().is_none());
+        let options = Options {
+            config: None,
+            listen: Vec::new(),
+            roots: Roots::default(),
+            state: "/state".into(),
+        };
+        assert!(start(&board, &host, &clock, &options).unwrap().is_none());
     }
 }

@@ -309,8 +309,8 @@ mod tests {
             Some(Box::new(()))
         }
 
-        fn identity(&self) -> Option<LinkIdentity> {
-            Some(LinkIdentity { boot_id: self.0.into(), list_digest: String::new() })
+        fn identity(&self, _: SocketAddr) -> Option<LinkIdentity> {
+            Some(LinkIdentity { boot_id: self.0.into(), ..LinkIdentity::default() })
         }
     }
 
@@ -321,7 +321,7 @@ mod tests {
             let address = listener.local_addr().unwrap();
             let server = Server::start(listener, Arc::new(House(theirs)), Limits::default());
             let _server = server.unwrap();
-            let identity = LinkIdentity { boot_id: own.into(), list_digest: String::new() };
+            let identity = LinkIdentity { boot_id: own.into(), ..LinkIdentity::default() };
             let run = LinkRun { identity, ..run_to("there", allow_same_kernel) };
             measure(&run, &[address], &Deaf::default())
         };

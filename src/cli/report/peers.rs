@@ -22,7 +22,7 @@ use crate::model::link::{
     LinkDirection, LinkFault, LinkInterval, LinkMeasured, LinkProfile, LinkReason,
 };
 use crate::model::path::DeclaredPath;
-use crate::model::way::{Line, PeerWay};
+use crate::model::way::{EndLine, Line, PeerWay};
 use crate::probe::cpu::{Cpus, Shares};
 use crate::worker::Stop;
 
@@ -53,7 +53,7 @@ impl Ground {
     }
 
     fn overrides(&self) -> Overrides<'_> {
-        Overrides { path: &self.path, links: &self.links, peer: None }
+        Overrides { path: &self.path, links: &self.links, peer: EndLine::default() }
     }
 }
 

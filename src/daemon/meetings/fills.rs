@@ -8,6 +8,7 @@ use crate::host::clusters::{self, ClusterTraffic};
 use crate::host::roots::Roots;
 use crate::host::route::{Overrides, way_to};
 use crate::model::peer::Peer;
+use crate::model::way::EndLine;
 
 /// Why no test with a peer is made before the operator says that it may be (`peers.i_know`); `None`
 /// where nothing speaks against one.
@@ -17,7 +18,7 @@ pub fn unasked(peer: &Peer, roots: &Roots, settings: &Settings) -> Option<String
     }
     let clusters = clusters::seen(roots);
     let links = line_rates(settings);
-    let overrides = Overrides { path: &settings.path, links: &links, peer: None };
+    let overrides = Overrides { path: &settings.path, links: &links, peer: EndLine::default() };
     let line = |to: IpAddr| way_to(SocketAddr::new(to, 0), roots, &overrides).devices.pop();
     hurt(peer.endpoint.address(), &clusters, &line)
 }

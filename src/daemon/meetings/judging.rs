@@ -2,12 +2,13 @@
 //! The way is followed here and not in the worker, which may not ask the kernel for routes.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 
 use crate::base::units::Rate;
 use crate::config::settings::Settings;
 use crate::host::link_facts::Declared;
 use crate::host::roots::Roots;
-use crate::host::route::{Overrides, way_of};
+use crate::host::route::{Overrides, way_of, way_to};
 use crate::judge::from_link::{self, LinkRun};
 use crate::judge::limits;
 use crate::model::link::LinkMeasured;
@@ -15,7 +16,7 @@ use crate::model::metric::Label;
 use crate::model::outcome::LineUse;
 use crate::model::peer::{LinkDone, LinkResult};
 use crate::model::verdict::Verdict;
-use crate::model::way::PeerWay;
+use crate::model::way::{EndLine, PeerWay};
 use crate::probe::cpu::Shares;
 
 /// All that is known around a run.
@@ -33,22 +34,40 @@ pub fn line_rates(settings: &Settings) -> Declared {
     rates.filter_map(|(name, link)| Some((name.clone(), link.rate?))).collect()
 }
 
+/// This host's end of the way to a peer.
+pub(in crate::daemon) fn end(peer: SocketAddr, roots: &Roots, settings: &Settings) -> EndLine {
+    let links = line_rates(settings);
+    let peer_end = EndLine::default();
+    way_to(peer, roots, &Overrides { path: &settings.path, links: &links, peer: peer_end }).end()
+}
+
 /// Sets a result against its way as it is now, and judges it.
 pub(super) fn judge(done: LinkDone, roots: &Roots, around: &Around<'_>) -> LinkResult {
     let links = line_rates(around.settings);
-    let overrides = Overrides { path: &around.settings.path, links: &links, peer: None };
-    judge_by(done, &|peer| way_of(peer, roots, &overrides), around)
+    let path = &around.settings.path;
+    let way = |leg: &LinkMeasured| {
+        way_of(&leg.peer, roots, &Overrides { path, links: &links, peer: peers_end(leg) })
+    };
+    judge_by(done, &way, around)
+}
+
+fn peers_end(leg: &LinkMeasured) -> EndLine {
+    leg.identity.as_ref().map_or_else(EndLine::default, |identity| identity.line)
 }
 
 /// A name may have several addresses: each leg went to the one that it says.
-fn judge_by(mut done: LinkDone, way: &dyn Fn(&str) -> PeerWay, around: &Around<'_>) -> LinkResult {
+fn judge_by(
+    mut done: LinkDone,
+    way: &dyn Fn(&LinkMeasured) -> PeerWay,
+    around: &Around<'_>,
+) -> LinkResult {
     for leg in done.single.iter_mut().chain(&mut done.legs) {
-        leg.set_against(&way(&leg.peer));
+        leg.set_against(&way(leg));
     }
     let verdict = |reverse| {
         let has_flow = |leg: &&LinkMeasured| leg.flows().any(|(sends, _)| sends != reverse);
         let leg = done.legs.iter().find(has_flow)?;
-        verdict((leg, reverse), &way(&leg.peer), around)
+        verdict((leg, reverse), &way(leg), around)
     };
     let verdicts = [false, true].map(verdict);
     LinkResult { done, verdicts }
@@ -102,7 +121,7 @@ mod tests {
     use super::*;
     use crate::base::physics::Framing;
     use crate::base::units::{Bytes, Seconds};
-    use crate::model::link::{LinkCpu, LinkDirection, LinkFlow, LinkProfile};
+    use crate::model::link::{LinkCpu, LinkDirection, LinkFlow, LinkIdentity, LinkProfile};
     use crate::model::verdict::Limit;
     use crate::model::way::Line;
 
@@ -134,7 +153,7 @@ mod tests {
         }
     }
 
-    fn vxlan(_: &str) -> PeerWay {
+    fn vxlan(_: &LinkMeasured) -> PeerWay {
         let line = Line {
             rate: Rate(125e6),
             flow: Rate(125e6),
@@ -152,7 +171,11 @@ mod tests {
     }
 
     /// As judged beside others who moved so many Mbit/s on the line: received, sent.
-    fn judged(done: LinkDone, way: fn(&str) -> PeerWay, used: Option<[f64; 2]>) -> LinkResult {
+    fn judged(
+        done: LinkDone,
+        way: fn(&LinkMeasured) -> PeerWay,
+        used: Option<[f64; 2]>,
+    ) -> LinkResult {
         let lines = used.map(|used| {
             let [receive, transmit] = used.map(|mbit| Some(Rate(mbit * 125e3)));
             BTreeMap::from([(Label::from("eth0"), LineUse { share: None, receive, transmit })])
@@ -188,6 +211,15 @@ mod tests {
         assert!(result.done.legs.iter().all(|leg| leg.flows().all(|(_, f)| f.ceiling.is_none())));
         assert_eq!(limits(&result), [Limit::Unknown; 2]);
         assert!(headline(&result).starts_with("sent 908 Mbit/s (limit: unknown, 12 "));
+    }
+
+    #[test]
+    fn what_the_peer_says_of_its_end_is_part_of_the_way() {
+        let mut told = leg(LinkDirection::Forward, 4, 908.0);
+        assert_eq!(peers_end(&told), EndLine::default());
+        let line = EndLine { sends: Some(Rate(125e6)), receives: Some(Rate(12.5e6)) };
+        told.identity = Some(LinkIdentity { line, ..LinkIdentity::default() });
+        assert_eq!(peers_end(&told), line);
     }
 
     #[test]
