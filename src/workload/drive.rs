@@ -6,9 +6,10 @@ use std::thread;
 
 use super::engine::Chosen;
 use super::ground::Ground;
+use super::intervals::is_steady;
 use super::job::{Course, Job};
 pub use super::tally::Moved;
-use super::tally::{Tally, is_steady};
+use super::tally::Tally;
 use super::{Halt, Watch};
 use crate::base::clock::monotonic;
 use crate::base::fault::{Fault, FaultKind};

@@ -2,6 +2,13 @@
 
 use std::time::Duration;
 
+use crate::base::units::Ratio;
+
+/// A slope over fewer intervals says nothing.
+const STEADY_INTERVALS_MIN: usize = 10;
+/// fio's rule, taken over the whole leg: the fitted line rises or falls by less than this share.
+const STEADY_SLOPE_MAX: f64 = 0.1;
+
 /// Of `MS` milliseconds each, since the ramp's end. In a leg of more than `MOST` of them they are
 /// merged by twos, so that the series and its slope are of the whole of it.
 #[derive(Clone, Debug, Default)]
@@ -59,6 +66,24 @@ impl<const MS: u64, const MOST: usize> Intervals<MS, MOST> {
     }
 }
 
+/// True where a line fitted to the rates changes by less than a tenth of their mean over the leg.
+pub(super) fn is_steady(rates: &[f32]) -> Option<bool> {
+    if rates.len() < STEADY_INTERVALS_MIN {
+        return None;
+    }
+    let n = rates.len() as f64;
+    let mean = rates.iter().map(|r| f64::from(*r)).sum::<f64>() / n;
+    let middle = (n - 1.0) / 2.0;
+    let (mut along, mut square) = (0.0, 0.0);
+    for (i, rate) in rates.iter().enumerate() {
+        let x = i as f64 - middle;
+        along += x * f64::from(*rate);
+        square += x * x;
+    }
+    let change = (along / square * n).abs();
+    Some(Ratio::of(change, mean).is_some_and(|share| share.0 < STEADY_SLOPE_MAX))
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -78,6 +103,16 @@ mod tests {
         let intervals = of(&[0, 50, 99, 100, 250]);
         assert_eq!(intervals.rates(Duration::from_millis(299)), [30.0, 10.0]);
         assert_eq!(intervals.rates(Duration::from_millis(300)), [30.0, 10.0, 10.0]);
+    }
+
+    #[test]
+    fn a_fall_by_a_fifth_is_not_steady_and_noise_is() {
+        let falling: Vec<f32> = (0..30).map(|i| 110.0 - i as f32 * 0.7).collect();
+        assert_eq!(is_steady(&falling), Some(false));
+        let noisy: Vec<f32> = (0..30).map(|i| if i % 2 == 0 { 80.0 } else { 120.0 }).collect();
+        assert_eq!(is_steady(&noisy), Some(true));
+        assert_eq!(is_steady(&[0.0; 30]), Some(false), "nothing moved");
+        assert_eq!(is_steady(&falling[..5]), None);
     }
 
     proptest! {

@@ -6,7 +6,7 @@ use super::engine::Completion;
 use super::intervals::Intervals;
 use super::spread::Recorder;
 use crate::base::stats::Histogram;
-use crate::base::units::{Bytes, Ratio, Seconds};
+use crate::base::units::{Bytes, Seconds};
 use crate::model::job::Progress;
 use crate::model::outcome::{DURATION_BOUNDS, Direction};
 
@@ -17,11 +17,6 @@ const DIGITS: u8 = 2;
 const QUANTILES: [f64; 4] = [0.5, 0.95, 0.99, 0.999];
 /// 70 s of them are a full run, and its line on the wire stays short.
 type Tenths = Intervals<100, 700>;
-/// A slope over fewer intervals says nothing.
-const STEADY_INTERVALS_MIN: usize = 10;
-/// fio's rule, taken over the whole leg: the fitted line rises or falls by less than this share.
-const STEADY_SLOPE_MAX: f64 = 0.1;
-
 /// Bytes that went to the target, ramp, errors and all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Moved {
@@ -270,29 +265,12 @@ fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// True where a line fitted to the rates changes by less than a tenth of their mean over the leg.
-pub(super) fn is_steady(rates: &[f32]) -> Option<bool> {
-    if rates.len() < STEADY_INTERVALS_MIN {
-        return None;
-    }
-    let n = rates.len() as f64;
-    let mean = rates.iter().map(|r| f64::from(*r)).sum::<f64>() / n;
-    let middle = (n - 1.0) / 2.0;
-    let (mut along, mut square) = (0.0, 0.0);
-    for (i, rate) in rates.iter().enumerate() {
-        let x = i as f64 - middle;
-        along += x * f64::from(*rate);
-        square += x * x;
-    }
-    let change = (along / square * n).abs();
-    Some(Ratio::of(change, mean).is_some_and(|share| share.0 < STEADY_SLOPE_MAX))
-}
-
 #[cfg(test)]
 mod tests {
     use rustix::io::Errno;
 
     use super::*;
+    use crate::workload::intervals::is_steady;
 
     fn ms(n: u64) -> Duration {
         Duration::from_millis(n)
@@ -393,15 +371,5 @@ mod tests {
         assert_eq!((one.rates(), one.moved()), (both.rates(), both.moved()));
         let rest = |tally: &Tally| (tally.errors, tally.short_operations, tally.elapsed());
         assert_eq!(rest(&one), rest(&both));
-    }
-
-    #[test]
-    fn a_fall_by_a_fifth_is_not_steady_and_noise_is() {
-        let falling: Vec<f32> = (0..30).map(|i| 110.0 - i as f32 * 0.7).collect();
-        assert_eq!(is_steady(&falling), Some(false));
-        let noisy: Vec<f32> = (0..30).map(|i| if i % 2 == 0 { 80.0 } else { 120.0 }).collect();
-        assert_eq!(is_steady(&noisy), Some(true));
-        assert_eq!(is_steady(&[0.0; 30]), Some(false), "nothing moved");
-        assert_eq!(is_steady(&falling[..5]), None);
     }
 }

@@ -16,8 +16,8 @@ use crate::model::oltp::{AsuDone, BLOCK_BYTES, Step};
 use crate::model::outcome::Measured;
 use crate::workload::drive::Moved;
 use crate::workload::engine::{Chosen, Completion, Engine, Operation, PATIENCE};
+use crate::workload::intervals::is_steady;
 use crate::workload::pattern::{Filler, derived};
-use crate::workload::tally::is_steady;
 use crate::workload::{Halt, Watch};
 
 /// How often the numbers are left for the reader.
