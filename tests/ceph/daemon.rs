@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::Promise;
-use crate::cluster::{self, NEEDS};
+use crate::cluster::{self, Cluster, NEEDS};
 use crate::harness::{Daemon, Setup, installed, until, until_within};
 use crate::panels::{self, Asked};
 use crate::server::Prometheus;
@@ -52,7 +52,7 @@ fn publishes() {
         assert_eq!(page.get("loadline_probe_written_bytes_total", &target), Some(33_554_432.0));
         assert_eq!(page.get("loadline_filesystem_size_bytes", &target), None, "nobody asked");
         if installed("prometheus") {
-            panels_show(&daemon);
+            panels_show(cluster, &daemon);
         } else {
             println!("skipped: prometheus is not installed: no panel was asked");
         }
@@ -60,9 +60,13 @@ fn publishes() {
 }
 
 /// What dashboards show of OSDs, which needs a cluster, as tests/e2e/dashboards.rs asks all others.
-fn panels_show(daemon: &Daemon) {
+fn panels_show(cluster: &Cluster, daemon: &Daemon) {
     let prometheus = Prometheus::scraping(&[daemon]);
-    prometheus.until_some("loadline_osd_bench_bytes_per_second");
+    // An OSD tells how long its latest writes took: somebody has to write when a run begins.
+    until_within(Duration::from_secs(150), "commits", || {
+        cluster.ceph(&["tell", "osd.*", "bench", "1048576", "65536"]);
+        prometheus.query("loadline_osd_commit_latency_seconds").filter(|rows| !rows.is_empty())
+    });
     let of_osds = |query: &Asked| query.expression.contains("loadline_osd_");
     let asked: Vec<Asked> = panels::asked().into_iter().filter(of_osds).collect();
     assert!(asked.len() >= 3, "throughput, deviation and commits");

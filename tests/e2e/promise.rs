@@ -1,6 +1,7 @@
 //! A promise to a user as a test: what it needs to run here, and its body.
 
 use std::sync::{PoisonError, RwLock};
+use std::time::Instant;
 
 use libtest_mimic::{Failed, Trial};
 
@@ -37,9 +38,14 @@ impl Promise {
         Self { alone: true, ..self }
     }
 
-    /// Runs the body with the share of the host that it needs.
+    /// Runs the body with the share of the host that it needs, and tells how long it took.
     fn keep(&self) -> std::thread::Result<()> {
-        let body = || std::panic::catch_unwind(self.body);
+        let body = || {
+            let begun = Instant::now();
+            let end = std::panic::catch_unwind(self.body);
+            println!("{}: {:.1?}", self.name, begun.elapsed());
+            end
+        };
         if self.alone {
             let _alone = HOST.write().unwrap_or_else(PoisonError::into_inner);
             body()
