@@ -54,25 +54,26 @@ use libtest_mimic::Arguments;
 pub use promise::Promise;
 
 /// So many promises that need no idle host run at once: they mostly wait.
-const BESIDE: usize = 4;
+const BESIDE: usize = 6;
 
 fn main() {
     let mut arguments = Arguments::from_args();
     arguments.test_threads = Some(BESIDE);
+    // Those that wait for longest first.
     let promises = [
+        peers::PROMISES,
+        dashboards::PROMISES,
+        hang::PROMISES,
+        prometheus::PROMISES,
+        agree::PROMISES,
         start::PROMISES,
         exposition::PROMISES,
         commands::PROMISES,
         oltp::PROMISES,
         reload::PROMISES,
         report::PROMISES,
-        hang::PROMISES,
-        peers::PROMISES,
         crash::PROMISES,
-        agree::PROMISES,
         links::PROMISES,
-        prometheus::PROMISES,
-        dashboards::PROMISES,
         alertmanager::PROMISES,
     ];
     let mut promises: Vec<_> = promises.into_iter().flatten().collect();
