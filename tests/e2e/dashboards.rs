@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::process::{Child, Command, Stdio};
+use std::time::Instant;
 
 use tempfile::TempDir;
 
@@ -116,7 +117,7 @@ fn of_an_application(volume: &Volume) -> String {
         "guard: {{reserve: 16MiB}}\n\
          targets: [{{name: db, path: {}, ballast: 64MiB, budget: 2TiB}}]\n\
          probes:\n  - {{name: oltp, kind: oltp, target: db, every: 2m,\n     \
-         oltp: {{limit: 30ms, runtime: 34s, bytes: 256MiB}}}}\n",
+         oltp: {{limit: 100ms, runtime: 40s, bytes: 256MiB}}}}\n",
         volume.mounted.path.display()
     )
 }
@@ -181,8 +182,10 @@ fn all_panels() {
         assert_eq!(found, Ok(Vec::new()), "{}: without data", query.place);
     }
 
+    let begun = Instant::now();
     for expression in AWAITED {
         prometheus.until_some(expression);
+        println!("after {:.0?}: {expression}", begun.elapsed());
     }
     let _reading = Reading::of(&volumes[0].disk);
     prometheus.until_some("loadline_disk_read_latency_seconds");

@@ -54,7 +54,7 @@ use libtest_mimic::Arguments;
 pub use promise::Promise;
 
 /// So many promises that need no idle host run at once: they mostly wait.
-const BESIDE: usize = 6;
+const BESIDE: usize = 4;
 
 fn main() {
     let mut arguments = Arguments::from_args();
