@@ -20,7 +20,7 @@ pub const PROMISES: &[Promise] = &[Promise::new(
     all_panels,
 )
 .root()
-.needs(&["prometheus", "losetup", "mkfs.ext4", "dd", "ip", "tc"])];
+.needs(&["prometheus", "losetup", "mkfs.ext4", "dd", "ip", "tc", "/dev/fuse"])];
 
 /// What no scrape here can have, by the beginning of its name or of an expression, and why.
 const ABSENT: &[(&str, &str)] = &[

@@ -10,7 +10,7 @@ use crate::harness;
 /// One promise.
 pub struct Promise {
     pub name: &'static str,
-    /// Programs that must be installed.
+    /// Programs that must be installed, and files by their whole path.
     pub needs: &'static [&'static str],
     pub root: bool,
     /// It asks for an idle host: nothing else runs meanwhile.
@@ -56,8 +56,12 @@ impl Promise {
     }
 
     fn cannot_run(&self) -> Option<String> {
-        if let Some(missing) = self.needs.iter().find(|p| !harness::installed(p)) {
-            return Some(format!("{missing} is not installed"));
+        let missing = |need: &&&str| match need.starts_with('/') {
+            true => !std::path::Path::new(need).exists(),
+            false => !harness::installed(need),
+        };
+        if let Some(need) = self.needs.iter().find(missing) {
+            return Some(format!("no {need} here"));
         }
         if self.root && !rustix::process::geteuid().is_root() {
             return Some("needs root".into());
