@@ -7,6 +7,9 @@ use serde_json::Value;
 
 use crate::server::Prometheus;
 
+/// Runs of probes end within it, and leave time to the next.
+const GAUGE_PATIENCE: Duration = Duration::from_secs(30);
+
 /// A query of a panel.
 pub struct Asked {
     pub panel: String,
@@ -99,7 +102,8 @@ pub fn complaint(series: &Value, query: &Asked) -> Option<String> {
     Some(format!("the legend names `{missing}`, and there is only {labels}"))
 }
 
-/// A window's gauge may be absent in one scrape and there in the next.
+/// A window's gauge may be absent in one scrape and there in the next; while a probe is at work on its
+/// disk it is.
 pub fn until_some(
     prometheus: &Prometheus,
     query: &Asked,
@@ -108,7 +112,7 @@ pub fn until_some(
     let begun = Instant::now();
     loop {
         let found = answers(prometheus, query, now())?;
-        if !found.is_empty() || !wanted || begun.elapsed() > Duration::from_secs(5) {
+        if !found.is_empty() || !wanted || begun.elapsed() > GAUGE_PATIENCE {
             return Ok(found);
         }
         std::thread::park_timeout(Duration::from_millis(500));
