@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use crate::Promise;
-use crate::cluster::{self, NEEDS};
-use crate::harness::{Setup, until, until_within};
+use crate::cluster::{self, Cluster, NEEDS};
+use crate::harness::{Daemon, Setup, installed, until, until_within};
+use crate::panels::{self, Asked};
+use crate::server::Prometheus;
 
 pub const PROMISES: &[Promise] = &[
     Promise::new("a_daemon_publishes_each_osd_and_its_deviation", publishes).root().needs(NEEDS),
@@ -49,7 +51,31 @@ fn publishes() {
         let target = ["target=\"pool\""];
         assert_eq!(page.get("loadline_probe_written_bytes_total", &target), Some(33_554_432.0));
         assert_eq!(page.get("loadline_filesystem_size_bytes", &target), None, "nobody asked");
+        if installed("prometheus") {
+            panels_show(cluster, &daemon);
+        } else {
+            println!("skipped: prometheus is not installed: no panel was asked");
+        }
     });
+}
+
+/// What dashboards show of OSDs, which needs a cluster, as tests/e2e/dashboards.rs asks all others.
+fn panels_show(cluster: &Cluster, daemon: &Daemon) {
+    let prometheus = Prometheus::scraping(&[daemon]);
+    // An OSD tells how long its latest writes took: somebody has to write when a run begins.
+    until_within(Duration::from_secs(150), "commits", || {
+        cluster.ceph(&["tell", "osd.*", "bench", "1048576", "65536"]);
+        prometheus.query("loadline_osd_commit_latency_seconds").filter(|rows| !rows.is_empty())
+    });
+    let of_osds = |query: &Asked| query.expression.contains("loadline_osd_");
+    let asked: Vec<Asked> = panels::asked().into_iter().filter(of_osds).collect();
+    assert!(asked.len() >= 3, "throughput, deviation and commits");
+    for query in &asked {
+        let found = panels::until_some(&prometheus, query, true).unwrap();
+        assert!(!found.is_empty(), "{}: empty: {}", query.place, query.expression);
+        let wrong = found.iter().find_map(|series| panels::complaint(series, query));
+        assert_eq!(wrong, None, "{}", query.place);
+    }
 }
 
 fn gone() {

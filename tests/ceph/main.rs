@@ -18,8 +18,14 @@ mod gluster;
 #[path = "../e2e/harness.rs"]
 mod harness;
 mod osds;
+#[allow(dead_code, reason = "shared with the end-to-end tests")]
+#[path = "../e2e/panels.rs"]
+mod panels;
 #[path = "../e2e/promise.rs"]
 mod promise;
+#[allow(dead_code, reason = "shared with the end-to-end tests")]
+#[path = "../e2e/server.rs"]
+mod server;
 
 use libtest_mimic::{Arguments, Trial};
 pub use promise::Promise;

@@ -15,16 +15,14 @@ pub const PROMISES: &[Promise] = &[
     Promise::new("each_start_up_fault_has_its_exit_code_and_says_what_to_do", exit_codes),
     Promise::new("check_prints_every_probe_and_its_bytes_a_day", check),
     Promise::new("probe_disk_measures_and_leaves_nothing_behind", probe_disk).alone(),
-    Promise::new("an_fio_job_file_is_checked_like_any_other_probe", fio_job).alone(),
+    Promise::new("an_fio_job_file_is_checked_like_any_other_probe", fio_job),
     Promise::new("an_interrupted_probe_prints_what_is_known_and_leaves_nothing", interrupted)
         .alone(),
-    Promise::new("clean_gives_the_ballast_back", clean).alone(),
+    Promise::new("clean_gives_the_ballast_back", clean),
     Promise::new("a_full_target_is_skipped_and_never_filled", full_target)
-        .alone()
         .root()
         .needs(&["mkfs.ext4", "losetup"]),
     Promise::new("a_read_only_target_is_a_named_state", read_only_target)
-        .alone()
         .root()
         .needs(&["mkfs.ext4", "losetup"]),
     Promise::new("a_target_that_vanishes_is_missing_and_comes_back", vanishing_target),

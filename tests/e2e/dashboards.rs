@@ -1,204 +1,159 @@
 //! Every panel and variable of the dashboards, asked of a real Prometheus that scrapes real daemons.
 
 use std::collections::BTreeSet;
-use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 
-use serde_json::Value;
+use tempfile::TempDir;
 
 use crate::Promise;
-use crate::harness::{Daemon, LoopDisk, Mounted, NO_PROBES, Setup, until_within};
-use crate::prometheus::Prometheus;
+use crate::harness::{disk_dir, must};
+use crate::model::Physics;
+use crate::panels::{Asked, answers, asked, boards, complaint, filled, until_some};
+use crate::physics::PhysicsDisk;
+use crate::server::Prometheus;
+use crate::volume::Mounted;
+use crate::wires::{HERE, Inside, Wires};
 
 pub const PROMISES: &[Promise] = &[Promise::new(
     "every_panel_and_variable_shows_what_daemons_export_and_nothing_without_them",
     all_panels,
 )
 .root()
-.needs(&["prometheus", "losetup", "mkfs.ext4", "dd"])];
+.needs(&["prometheus", "losetup", "mkfs.ext4", "dd", "ip", "tc", "/dev/fuse"])];
 
 /// What no scrape here can have, by the beginning of its name or of an expression, and why.
 const ABSENT: &[(&str, &str)] = &[
-    ("loadline_disk_ceiling_", "a disk in memory ends at the CPU: no ceiling of it is learned"),
-    ("loadline_ceiling_info", "a disk in memory ends at the CPU: no ceiling of it is learned"),
-    ("loadline_ceiling_timestamp_seconds", "what is declared or detected was not measured"),
     ("loadline:probe_operations_per_second", "records are of an hour and a week"),
-    ("loadline_probe_ceiling_ratio", "no number is known for what bound the runs"),
     ("loadline_probe_io_limit_used_ratio", "no control group limits I/O here"),
-    ("loadline_probe_rate_variation_ratio", "runs of a second are too short to tell"),
     ("loadline_probe_cpu_steal_ratio", "needs a hypervisor"),
     ("loadline_cpu_throttled_seconds_total", "no control group limits CPUs here"),
     ("loadline_probe_cpu_throttled_ratio", "no control group limits CPUs here"),
     ("loadline_nic_allowance_exceeded_total", "needs a cloud's driver"),
     ("loadline_nic_busiest_member_utilization_ratio", "needs a bond"),
-    ("loadline_nic_transmit_requeues_total", "the loopback has no queueing discipline"),
-    ("loadline_nic_transmit_queue_drops_total", "the loopback has no queueing discipline"),
-    ("loadline_nic_transmit_backlog_bytes", "the loopback has no queueing discipline"),
-    ("loadline_network_namespace_mismatch", "needs the right to look at the first process"),
     ("loadline_disk_busy_unreliable", "not every disk has a busy time"),
-    ("loadline_disk_degraded", "needs a measured ceiling"),
     ("loadline_disk_leaf_info", "needs a stack of disks"),
-    ("peer=~", "no peers are configured"),
-    ("loadline_link_probe_", "no peers are configured"),
-    ("loadline_mesh_", "no peers are configured"),
-    ("loadline_peer_tests_total", "no peers are configured"),
-    ("loadline_oltp_", "no OLTP probe is configured"),
-    ("loadline_osd_", "no OSD probe is configured"),
-    ("ALERTS{", "nothing is wrong"),
+    ("loadline_osd_", "needs a cluster: tests/ceph asks these of one"),
+    ("ALERTS{", "nothing is wrong for as long as an alert waits"),
     ("increase(loadline_samples_late_total", "no trouble"),
     ("increase(loadline_lane_restarts_total", "no trouble"),
     ("increase(loadline_sampler_rejected_total", "no trouble"),
-    ("increase(loadline_sampler_failures_total", "no trouble"),
     ("increase(loadline_state_discarded_total", "no trouble"),
-    ("sum without (probe) (increase(loadline_probe_skips_total", "nothing was skipped"),
-    ("sum without (probe) (increase(loadline_probe_failures_total", "nothing failed"),
 ];
 
-/// What only runs of the kind `disk` publish: on a host that others keep busy the guard lets none run.
-const OF_DISK_RUNS: &str = "loadline_probe_foreign_load_ratio";
+/// What takes longest to be there, on any of the hosts: a first pass and two more of the probe that
+/// always may run, the end of a search, a test of each pair.
+const AWAITED: &[&str] = &[
+    "loadline_probe_runs_total{probe=\"commit\"} >= 3",
+    "increase(loadline_probe_read_duration_seconds_count[5m]) > 0",
+    "increase(loadline_probe_write_duration_seconds_count[5m]) > 0",
+    "loadline_disk_ceiling_read_operations_per_second",
+    "loadline_disk_ceiling_write_operations_per_second",
+    "loadline_disk_ceiling_read_bytes_per_second",
+    "loadline_disk_ceiling_write_bytes_per_second",
+    "loadline_oltp_p99_latency_seconds",
+    "loadline_link_probe_list_mismatch",
+];
 
-/// A whole first pass and two more of the probe that always may run.
-const RUNS: f64 = 3.0;
-const PATIENCE: Duration = Duration::from_secs(40);
+/// This machine, which exercises a disk, one with an application's load on another, and two that test
+/// the way to each other.
+const DISKS: &str = HERE;
+const APPLICATION: &str = "1";
+const PEERS: [&str; 2] = ["2", "3"];
+const HOSTS: [&str; 4] = [DISKS, APPLICATION, PEERS[0], PEERS[1]];
+/// Of each link.
+const LINE_BITS: f64 = 100e6;
 
-struct Asked {
-    panel: String,
-    place: String,
-    expression: String,
-    legend: String,
-    /// A table or a number: of now only.
-    instant: bool,
-    /// What the panel says where there is nothing.
-    none: bool,
+/// A file system on a disk that ends at a rate of its own, whatever the CPUs of this host do.
+struct Volume {
+    mounted: Mounted,
+    disk: PhysicsDisk,
 }
 
-fn boards() -> Vec<(String, Value)> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("dashboards");
-    let paths = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-    let json = paths.filter(|path| path.extension().is_some_and(|e| e == "json"));
-    let read = |path: std::path::PathBuf| {
-        let text = std::fs::read_to_string(&path).unwrap();
-        (path.file_stem().unwrap().display().to_string(), serde_json::from_str(&text).unwrap())
-    };
-    json.map(read).collect()
-}
-
-/// Variables as Grafana fills them in, with everything chosen and a scrape each second.
-fn filled(text: &str) -> String {
-    let mut text = text.replace("$__rate_interval", "20s");
-    for variable in ["job", "instance", "device", "target", "probe", "peer"] {
-        text = text.replace(&format!("\"${variable}\""), "\".+\"");
+impl Volume {
+    /// One head; a large request takes as long as its bytes, of which there are few a second.
+    fn new() -> Self {
+        let physics = Physics { bytes_per_second: 80e6, ..Physics::constant(800.0, 1) };
+        let disk = PhysicsDisk::new(physics);
+        let at_once = "lazy_itable_init=0,lazy_journal_init=0";
+        let format = ["-q", "-F", "-O", "^has_journal", "-N", "4096", "-E", at_once, &disk.device];
+        must("mkfs.ext4", &format);
+        let mounted = Mounted::new(&["-o", "noatime,lazytime", &disk.device]);
+        Self { mounted, disk }
     }
-    assert!(!text.contains('$'), "a variable without a value: {text}");
-    text
 }
 
-fn asked() -> Vec<Asked> {
-    let mut all = Vec::new();
-    for (board, json) in boards() {
-        for panel in json["panels"].as_array().unwrap() {
-            for target in panel["targets"].as_array().into_iter().flatten() {
-                let text = |key: &str| target[key].as_str().unwrap().to_owned();
-                let title = format!("{board}: {}", panel["title"]);
-                all.push(Asked {
-                    place: format!("{title}: {}", text("refId")),
-                    panel: title,
-                    expression: filled(&text("expr")),
-                    legend: text("legendFormat"),
-                    instant: target["instant"] == true,
-                    none: panel["fieldConfig"]["defaults"]["noValue"].is_string(),
-                });
-            }
-        }
-    }
-    assert!(all.len() > 100);
-    all
-}
-
-fn now() -> f64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs_f64()
-}
-
-/// Series of an instant query, and where the panel draws over time of a range query too.
-fn answers(prometheus: &Prometheus, query: &Asked, at: f64) -> Result<Vec<Value>, String> {
-    let text = query.expression.as_str();
-    let (start, end) = ((at - 20.0).to_string(), at.to_string());
-    let mut data = vec![prometheus.ask("query", &[("query", text), ("time", &end)])?];
-    if !query.instant {
-        let range = [("query", text), ("start", &start), ("end", &end), ("step", "2")];
-        data.push(prometheus.ask("query_range", &range)?);
-        let series = |n: usize| data[n]["result"].as_array().map_or(0, Vec::len);
-        if series(0) > 0 && series(1) == 0 {
-            return Err("something now, but nothing over time".into());
-        }
-    }
-    Ok(data.iter().flat_map(|d| d["result"].as_array().cloned().unwrap_or_default()).collect())
-}
-
-/// What is wrong with a series: its values, its labels, or whose it is.
-fn complaint(series: &Value, query: &Asked) -> Option<String> {
-    let labels = &series["metric"];
-    if labels["job"] == "other" {
-        return Some(format!("shows what is not loadline's: {labels}"));
-    }
-    let over_time = series["values"].as_array().cloned().unwrap_or_default();
-    let mut values = over_time.iter().chain(series.get("value")).map(|v| v[1].as_str().unwrap());
-    if let Some(value) = values.find(|v| !v.parse::<f64>().is_ok_and(f64::is_finite)) {
-        return Some(format!("{value} of {labels}"));
-    }
-    let mut named = query.legend.split("{{").skip(1).filter_map(|part| part.split("}}").next());
-    let missing = named.find(|label| labels[label].as_str().is_none_or(str::is_empty))?;
-    Some(format!("the legend names `{missing}`, and there is only {labels}"))
-}
-
-/// Daemons on two ports: one with disk probes in memory and links of known rate, one without
-/// probes: they would take turns.
-fn daemons(disk: &Mounted) -> (Daemon, Daemon) {
-    let name = disk.disk.name();
-    let config = format!(
-        "guard: {{reserve: 64MiB}}\n\
-         sample: {{disks: {{include: [{name}]}}}}\n\
-         disks: {{{name}: {{media: hdd}}}}\n\
-         links: {{lo: {{rate: 10Gbit}}}}\n\
-         targets:\n  - {{name: t, path: {}, ballast: 64MiB, budget: 1024GiB,\n     \
-         backing: {{media: ssd, operations_limit: 100000, bytes_limit: 1GB/s}}}}\n\
-         probes:\n  - {{name: commit, kind: latency, target: t, every: 10s,\n     \
-         latency: {{reads: 200, writes: 100}}}}\n  \
-         - {{name: mix, kind: disk, target: t, every: 10s, disk: {{profile: rand_rw, runtime: 1s}}}}\n",
-        disk.path.display()
-    );
-    (Setup::config(config).start(), Setup::config(NO_PROBES).start())
-}
-
-/// Whether the probe that only a quiet host lets run has run; panics if it should have.
-fn disk_probe_ran(daemon: &Daemon) -> bool {
-    let begun = Instant::now();
-    // Runs take turns with those of every other test of this host.
-    until_within(PATIENCE * 4, "several runs", || {
-        daemon.page().get("loadline_probe_runs_total", &["\"commit\""]).filter(|n| *n >= RUNS)
+/// Probes that find the disk's four ceilings, one that is never let, and one whose target is gone.
+fn of_disks(volume: &Volume) -> String {
+    let (name, path) = (volume.disk.name(), volume.mounted.path.display());
+    // The first run of writes on a new file teaches nothing yet.
+    let often =
+        [("rand_read", "1m"), ("seq_read", "1m"), ("rand_write", "10s"), ("seq_write", "10s")];
+    let ends = often.map(|(profile, every)| {
+        format!(
+            "  - {{name: {profile}, kind: disk, target: t, every: {every},\n     \
+             disk: {{profile: {profile}, runtime: 3s}}}}\n"
+        )
     });
-    loop {
-        let page = daemon.page();
-        let of_mix = |name| page.get(name, &["probe=\"mix\""]);
-        if of_mix("loadline_probe_operations_per_second").is_some() {
-            return true;
-        }
-        if begun.elapsed() > PATIENCE {
-            let skips = page.get("loadline_probe_skips_total", &["\"mix\"", "reason=\"busy\""]);
-            assert!(skips.is_some_and(|n| n > 0.0), "no run, and none was held back");
-            return false;
-        }
-        std::thread::park_timeout(Duration::from_millis(500));
-    }
+    format!(
+        "guard: {{reserve: 16MiB}}\n\
+         sample: {{disks: {{include: [{name}]}}}}\n\
+         disks: {{{name}: {{media: ssd}}}}\n\
+         targets:\n  \
+         - {{name: t, path: {path}, ballast: 64MiB, budget: 8TiB}}\n  \
+         - {{name: small, path: {path}/small, ballast: 1TiB}}\n  \
+         - {{name: gone, path: {path}/gone}}\n\
+         probes:\n  \
+         - {{name: commit, kind: latency, target: t, every: 10s,\n     \
+         latency: {{reads: 200, writes: 100}}}}\n  \
+         - {{name: held, kind: latency, target: small, every: 10s}}\n  \
+         - {{name: lost, kind: latency, target: gone, every: 10s}}\n{}",
+        ends.concat()
+    )
+}
+
+fn of_an_application(volume: &Volume) -> String {
+    format!(
+        "guard: {{reserve: 16MiB}}\n\
+         targets: [{{name: db, path: {}, ballast: 64MiB, budget: 2TiB}}]\n\
+         probes:\n  - {{name: oltp, kind: oltp, target: db, every: 2m,\n     \
+         oltp: {{limit: 100ms, runtime: 40s, bytes: 256MiB}}}}\n",
+        volume.mounted.path.display()
+    )
+}
+
+fn of_peers(wires: &Wires) -> String {
+    let list = PEERS.map(|host| format!("\"{}\"", wires.address(host))).join(", ");
+    format!(
+        "links: {{eth0: {{rate: 100Mbit}}}}\n\
+         probes:\n  - {{name: mesh, kind: throughput, every: 10s,\n     \
+         throughput: {{streams: 2, runtime: 1s, omit: 0s, single: 1s}}}}\n\
+         peers: {{listen: ':5201', list: [{list}], allow_same_kernel: true, any_clock: true}}\n"
+    )
+}
+
+/// Load of others keeps none of them from its probes, but for one that sees all of this host. The
+/// search goes on where its disk is full of requests, of which the guard can't tell the last ones
+/// from others': there no disk is seen.
+fn daemons(wires: &Wires, [of_probes, of_load]: [&Volume; 2], sysfs: &TempDir) -> [Inside; 4] {
+    std::fs::create_dir(sysfs.path().join("block")).unwrap();
+    std::fs::create_dir(of_probes.mounted.path.join("small")).unwrap();
+    let (quiet, peers) = (wires.quiet(), of_peers(wires));
+    let unseen = format!("{quiet} --path.sysfs {}", sysfs.path().display());
+    [
+        wires.daemon(DISKS, &of_disks(of_probes), &quiet),
+        wires.daemon(APPLICATION, &of_an_application(of_load), &unseen),
+        wires.daemon(PEERS[0], &peers, &quiet),
+        wires.daemon(PEERS[1], &peers, ""),
+    ]
 }
 
 /// Reads a disk until it is dropped.
 struct Reading(Child);
 
 impl Reading {
-    fn of(disk: &Mounted) -> Self {
-        let from = format!("if={}", disk.disk.device);
+    fn of(disk: &PhysicsDisk) -> Self {
+        let from = format!("if={}", disk.device);
         let again = "while dd \"$0\" of=/dev/null bs=64k count=200 iflag=direct; do :; done";
         let mut shell = Command::new("sh");
         Self(shell.args(["-c", again, &from]).stderr(Stdio::null()).spawn().unwrap())
@@ -213,10 +168,12 @@ impl Drop for Reading {
 }
 
 fn all_panels() {
-    let disk = Mounted::on(LoopDisk::in_memory(512));
-    let (probing, plain) = daemons(&disk);
-    let prometheus = Prometheus::scraping(&[&probing, &plain]);
-    prometheus.until_some("up{job=\"loadline\"}");
+    let sysfs = disk_dir();
+    let wires = Wires::between(&HOSTS[1..], LINE_BITS);
+    let prometheus = Prometheus::scraping_at(&HOSTS.map(|host| wires.endpoint(host)));
+    let volumes = [Volume::new(), Volume::new()];
+    let _daemons = daemons(&wires, volumes.each_ref(), &sysfs);
+    prometheus.until_some(&format!("count(up{{job=\"loadline\"}} == 1) == {}", HOSTS.len()));
     let asked = asked();
 
     // A dashboard that is imported where no daemon is scraped: no error, and no zero that looks well.
@@ -225,17 +182,16 @@ fn all_panels() {
         assert_eq!(found, Ok(Vec::new()), "{}: without data", query.place);
     }
 
-    let quiet = disk_probe_ran(&probing);
-    // The server has seen runs begin and end, and how long a read takes.
-    for way in ["read", "write"] {
-        let count = format!("loadline_probe_{way}_duration_seconds_count");
-        prometheus.until_some(&format!("increase({count}[5m]) > 0"));
+    let begun = Instant::now();
+    for expression in AWAITED {
+        prometheus.until_some(expression);
+        println!("after {:.0?}: {expression}", begun.elapsed());
     }
-    let _reading = Reading::of(&disk);
+    let _reading = Reading::of(&volumes[0].disk);
     prometheus.until_some("loadline_disk_read_latency_seconds");
     let (mut wrong, mut shown) = (unused(&asked), BTreeSet::new());
     for query in &asked {
-        let reason = rightly_empty(&query.expression, quiet);
+        let reason = rightly_empty(&query.expression);
         match until_some(&prometheus, query, reason.is_none()) {
             Err(error) => wrong.push(format!("{}: {error}", query.place)),
             Ok(found) if found.is_empty() => match reason {
@@ -262,22 +218,8 @@ fn unused(asked: &[Asked]) -> Vec<String> {
     idle.map(|(name, _)| format!("no panel asks for {name}")).collect()
 }
 
-fn rightly_empty(expression: &str, quiet: bool) -> Option<&'static str> {
-    let absent = ABSENT.iter().find(|(name, _)| expression.contains(name)).map(|(_, why)| *why);
-    let of_disk_runs = !quiet && expression.contains(OF_DISK_RUNS);
-    absent.or(of_disk_runs.then_some("others kept the host busy: the guard let no disk probe run"))
-}
-
-/// A window's gauge may be absent in one scrape and there in the next.
-fn until_some(prometheus: &Prometheus, query: &Asked, wanted: bool) -> Result<Vec<Value>, String> {
-    let begun = Instant::now();
-    loop {
-        let found = answers(prometheus, query, now())?;
-        if !found.is_empty() || !wanted || begun.elapsed() > Duration::from_secs(5) {
-            return Ok(found);
-        }
-        std::thread::park_timeout(Duration::from_millis(500));
-    }
+fn rightly_empty(expression: &str) -> Option<&'static str> {
+    ABSENT.iter().find(|(name, _)| expression.contains(name)).map(|(_, why)| *why)
 }
 
 /// What is wrong with the values that can be chosen.
@@ -292,11 +234,11 @@ fn variables(prometheus: &Prometheus) -> Vec<String> {
             let values = prometheus.ask(&path, &[("match[]", &filled(selector))]).unwrap();
             let values: Vec<_> = values.as_array().unwrap().iter().collect();
             let place = format!("{board}: ${label}");
-            if values.is_empty() && rightly_empty(selector, true).is_none() {
+            if values.is_empty() && rightly_empty(selector).is_none() {
                 wrong.push(format!("{place}: nothing to choose"));
             }
-            if label == "instance" && values.len() != 2 {
-                wrong.push(format!("{place}: {values:?}, but there are two daemons"));
+            if label == "instance" && values.len() != HOSTS.len() {
+                wrong.push(format!("{place}: {values:?}, but there are {} daemons", HOSTS.len()));
             }
         }
     }

@@ -30,7 +30,7 @@ impl Drop for Frozen {
 }
 
 fn frozen_target() {
-    let disk = Mounted::ext4(8192);
+    let disk = Mounted::ext4(512);
     let config = format!(
         "guard: {{reserve: 64MiB}}\n\
          targets: [{{name: t, path: {}, ballast: 64MiB}}]\n\

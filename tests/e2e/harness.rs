@@ -277,16 +277,6 @@ impl LoopDisk {
         Self { device, _backing: backing }
     }
 
-    /// Over a file in memory: a disk of its own, whatever else the disks of the host do.
-    pub fn in_memory(mib: u64) -> Self {
-        let backing = tempfile::tempdir_in("/dev/shm").unwrap();
-        let path = backing.path().join("disk");
-        std::fs::File::create(&path).unwrap().set_len(mib << 20).unwrap();
-        let path = path.display().to_string();
-        let device = must("losetup", &["-f", "--show", &path]).trim().to_owned();
-        Self { device, _backing: backing }
-    }
-
     /// Kernel name: `loop3`.
     pub fn name(&self) -> &str {
         self.device.trim_start_matches("/dev/")
@@ -302,21 +292,18 @@ impl Drop for LoopDisk {
 /// A file system mounted on a loop device; unmounted when dropped.
 pub struct Mounted {
     pub path: PathBuf,
-    pub disk: LoopDisk,
+    _disk: LoopDisk,
     _dir: TempDir,
 }
 
 impl Mounted {
     pub fn ext4(mib: u64) -> Self {
-        Self::on(LoopDisk::new(mib))
-    }
-
-    pub fn on(disk: LoopDisk) -> Self {
+        let disk = LoopDisk::new(mib);
         must("mkfs.ext4", &["-q", "-F", &disk.device]);
         let dir = disk_dir();
         let path = dir.path().to_path_buf();
         must("mount", &[&disk.device, &path.display().to_string()]);
-        Self { path, disk, _dir: dir }
+        Self { path, _disk: disk, _dir: dir }
     }
 }
 

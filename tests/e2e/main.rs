@@ -26,13 +26,29 @@ mod harness;
 #[path = "../lab/hosts.rs"]
 mod hosts;
 mod links;
+#[allow(dead_code, clippy::too_many_arguments, reason = "shared with the lab")]
+#[path = "../lab/model.rs"]
+mod model;
 mod oltp;
+mod panels;
 mod peers;
+#[allow(
+    dead_code,
+    clippy::too_many_arguments,
+    reason = "shared with the lab, which uses more of it"
+)]
+#[path = "../lab/physics.rs"]
+mod physics;
 mod prometheus;
 mod promise;
 mod reload;
 mod report;
+mod server;
 mod start;
+#[allow(dead_code, reason = "shared with the ground tests, which use more of it")]
+#[path = "../ground/volume.rs"]
+mod volume;
+mod wires;
 
 use libtest_mimic::Arguments;
 pub use promise::Promise;
@@ -43,20 +59,21 @@ const BESIDE: usize = 4;
 fn main() {
     let mut arguments = Arguments::from_args();
     arguments.test_threads = Some(BESIDE);
+    // Those that wait for longest first.
     let promises = [
+        peers::PROMISES,
+        dashboards::PROMISES,
+        hang::PROMISES,
+        prometheus::PROMISES,
+        agree::PROMISES,
         start::PROMISES,
         exposition::PROMISES,
         commands::PROMISES,
         oltp::PROMISES,
         reload::PROMISES,
         report::PROMISES,
-        hang::PROMISES,
-        peers::PROMISES,
         crash::PROMISES,
-        agree::PROMISES,
         links::PROMISES,
-        prometheus::PROMISES,
-        dashboards::PROMISES,
         alertmanager::PROMISES,
     ];
     let mut promises: Vec<_> = promises.into_iter().flatten().collect();

@@ -2,15 +2,11 @@
 //! namespace of its own, on links of one speed.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
-use std::process::{Child, Stdio};
 use std::time::Duration;
 
-use tempfile::TempDir;
-
 use crate::Promise;
-use crate::harness::{BINARY, Page, disk_dir, must, until, until_within};
-use crate::hosts::{Host, shape};
+use crate::harness::{Page, until, until_within};
+use crate::wires::{Inside, Wires};
 
 pub const PROMISES: &[Promise] =
     &[Promise::new("all_pairs_of_a_mesh_are_measured_and_no_host_is_ever_in_two_tests", mesh)
@@ -24,89 +20,7 @@ const LONG_ENOUGH: Duration = Duration::from_secs(240);
 const DAEMONS: [&str; 3] = ["1", "2", "3"];
 const PASSIVE: &str = "4";
 
-/// A switch with a link to each host, and one to this machine, to look at their pages.
-struct Wires {
-    id: u32,
-    hub: Host,
-    hosts: BTreeMap<&'static str, Host>,
-}
-
-impl Wires {
-    fn new() -> Self {
-        let (id, hub) = (std::process::id(), Host::namespace());
-        hub.run("ip link add hub type bridge");
-        hub.run("ip link set hub up");
-        let hosts = DAEMONS.into_iter().chain([PASSIVE]).map(|name| (name, Host::namespace()));
-        let wires = Self { id, hub, hosts: hosts.collect() };
-        let hub = &wires.hub.name;
-        let bucket = format!("tbf rate {LINE_BITS} burst 32kb latency 20ms");
-        for (name, host) in &wires.hosts {
-            host.run(&format!("ip link add eth0 type veth peer name to{name} netns {hub}"));
-            host.run(&format!("ip addr add {}/24 dev eth0", wires.address(name)));
-            wires.plug(name);
-            host.run("ip link set eth0 up");
-            shape(host, "eth0", &bucket);
-            shape(&wires.hub, &format!("to{name}"), &bucket);
-        }
-        let own = format!("llp{}", wires.id);
-        ip(&format!("link add {own} type veth peer name toroot netns {hub}"));
-        ip(&format!("addr add {}/24 dev {own}", wires.address("254")));
-        ip(&format!("link set {own} up"));
-        wires.plug("root");
-        wires
-    }
-
-    fn plug(&self, name: &str) {
-        self.hub.run(&format!("ip link set to{name} master hub"));
-        self.hub.run(&format!("ip link set to{name} up"));
-    }
-
-    /// In the range for benchmarks (RFC 2544), which nobody routes.
-    fn address(&self, name: &str) -> String {
-        format!("198.18.{}.{name}", self.id % 250)
-    }
-}
-
-fn ip(arguments: &str) {
-    must("ip", &arguments.split_whitespace().collect::<Vec<_>>());
-}
-
-/// A process on a host.
-struct Inside(Child);
-
-impl Inside {
-    /// The host's turn is a lock under /run/lock: each host has its own.
-    fn new(wires: &Wires, host: &str, command: &str, state: &Path) -> Self {
-        let script = format!("mount -t tmpfs none /run/lock && exec {command}");
-        let child = wires.hosts[host]
-            .command("sh -c")
-            .arg(script)
-            .env("STATE_DIRECTORY", state)
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn();
-        Self(child.unwrap())
-    }
-}
-
-impl Drop for Inside {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-/// A /proc without CPU and pressure: load of others must not keep tests from their slots.
-fn quiet_proc(dir: &TempDir) -> String {
-    let proc = dir.path().join("proc");
-    std::fs::create_dir(&proc).unwrap();
-    for name in ["diskstats", "sys"] {
-        std::os::unix::fs::symlink(Path::new("/proc").join(name), proc.join(name)).unwrap();
-    }
-    proc.display().to_string()
-}
-
-fn daemon(wires: &Wires, host: &str, dir: &TempDir, proc: &str) -> Inside {
+fn daemon(wires: &Wires, host: &str, flags: &str) -> Inside {
     let list: Vec<String> =
         DAEMONS.iter().map(|host| format!("\"{}\"", wires.address(host))).collect();
     let config = format!(
@@ -118,22 +32,7 @@ fn daemon(wires: &Wires, host: &str, dir: &TempDir, proc: &str) -> Inside {
         list.join(", "),
         wires.address(PASSIVE),
     );
-    let file = dir.path().join(format!("{host}.yml"));
-    std::fs::write(&file, config).unwrap();
-    let command = format!(
-        "{BINARY} --config {} --path.procfs {proc} --listen {}:9847",
-        file.display(),
-        wires.address(host)
-    );
-    Inside::new(wires, host, &command, &dir.path().join(host))
-}
-
-fn page(wires: &Wires, host: &str) -> Option<Page> {
-    let agent: ureq::Agent =
-        ureq::Agent::config_builder().timeout_global(Some(Duration::from_secs(5))).build().into();
-    let url = format!("http://{}:9847/metrics", wires.address(host));
-    let text = agent.get(&url).call().ok()?.body_mut().read_to_string().ok()?;
-    Some(Page::parse(text))
+    wires.daemon(host, &config, flags)
 }
 
 /// A test that took place: who made it, with whom, and from when to when (Unix time).
@@ -157,16 +56,15 @@ fn tests(wires: &Wires, host: &str, page: &Page) -> Vec<Test> {
 }
 
 fn mesh() {
-    let dir = disk_dir();
-    let wires = Wires::new();
-    let proc = quiet_proc(&dir);
-    let _iperf3 = Inside::new(&wires, PASSIVE, "iperf3 -s", dir.path());
-    let _daemons = DAEMONS.map(|host| daemon(&wires, host, &dir, &proc));
+    let wires = Wires::between(&[&DAEMONS[..], &[PASSIVE]].concat(), LINE_BITS);
+    let flags = wires.quiet();
+    let _iperf3 = wires.run(PASSIVE, "iperf3 -s");
+    let _daemons = DAEMONS.map(|host| daemon(&wires, host, &flags));
     let mut seen: BTreeSet<Test> = BTreeSet::new();
     let mut pages = BTreeMap::new();
     until_within(LONG_ENOUGH, "each host's tests with each peer", || {
         for host in DAEMONS {
-            pages.insert(host, until("a page", || page(&wires, host)));
+            pages.insert(host, until("a page", || wires.page(host)));
             seen.extend(tests(&wires, host, &pages[host]));
         }
         let good = |host: &&str| {

@@ -1,6 +1,7 @@
 //! A promise to a user as a test: what it needs to run here, and its body.
 
 use std::sync::{PoisonError, RwLock};
+use std::time::Instant;
 
 use libtest_mimic::{Failed, Trial};
 
@@ -9,7 +10,7 @@ use crate::harness;
 /// One promise.
 pub struct Promise {
     pub name: &'static str,
-    /// Programs that must be installed.
+    /// Programs that must be installed, and files by their whole path.
     pub needs: &'static [&'static str],
     pub root: bool,
     /// It asks for an idle host: nothing else runs meanwhile.
@@ -37,9 +38,14 @@ impl Promise {
         Self { alone: true, ..self }
     }
 
-    /// Runs the body with the share of the host that it needs.
+    /// Runs the body with the share of the host that it needs, and tells how long it took.
     fn keep(&self) -> std::thread::Result<()> {
-        let body = || std::panic::catch_unwind(self.body);
+        let body = || {
+            let begun = Instant::now();
+            let end = std::panic::catch_unwind(self.body);
+            println!("{}: {:.1?}", self.name, begun.elapsed());
+            end
+        };
         if self.alone {
             let _alone = HOST.write().unwrap_or_else(PoisonError::into_inner);
             body()
@@ -50,8 +56,12 @@ impl Promise {
     }
 
     fn cannot_run(&self) -> Option<String> {
-        if let Some(missing) = self.needs.iter().find(|p| !harness::installed(p)) {
-            return Some(format!("{missing} is not installed"));
+        let missing = |need: &&&str| match need.starts_with('/') {
+            true => !std::path::Path::new(need).exists(),
+            false => !harness::installed(need),
+        };
+        if let Some(need) = self.needs.iter().find(missing) {
+            return Some(format!("no {need} here"));
         }
         if self.root && !rustix::process::geteuid().is_root() {
             return Some("needs root".into());
