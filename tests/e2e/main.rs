@@ -26,13 +26,25 @@ mod harness;
 #[path = "../lab/hosts.rs"]
 mod hosts;
 mod links;
+#[allow(dead_code, reason = "shared with the lab, which uses more of it")]
+#[path = "../lab/model.rs"]
+mod model;
 mod oltp;
 mod peers;
+#[allow(dead_code, reason = "shared with the lab, which uses more of it")]
+#[path = "../lab/physics.rs"]
+mod physics;
+#[allow(dead_code, reason = "shared with the lab, which uses more of it")]
+#[path = "../lab/scenarios/place.rs"]
+mod place;
 mod prometheus;
 mod promise;
 mod reload;
 mod report;
 mod start;
+#[allow(dead_code, reason = "shared with the ground tests, which use more of it")]
+#[path = "../ground/volume.rs"]
+mod volume;
 
 use libtest_mimic::Arguments;
 pub use promise::Promise;
