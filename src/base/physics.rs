@@ -280,6 +280,11 @@ mod tests {
         assert_eq!(window_rate(Bytes(1), Seconds(0.0)), None);
         assert_eq!(latency_of(8.0, 4000.0), Some(Seconds(0.002)));
         assert_eq!(latency_of(8.0, 0.0), None);
+        // Case 114: a volume held at 500/s, one and 32 in flight.
+        let held = [1.0, 32.0].map(|in_flight| latency_of(in_flight, 500.0));
+        assert_eq!(held, [Some(Seconds(0.002)), Some(Seconds(0.064))]);
+        // Case 109: three copies, each written to a journal on the same disks first.
+        assert_eq!(1000.0 * write_factor(1.0, 3.0 * 2.0), 6000.0);
     }
 
     #[test]

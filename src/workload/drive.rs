@@ -1,23 +1,20 @@
-//! Runs the legs of a profile on an open region: keeps the queue full until a bound is met, then
-//! drains, flushes and counts. Latency is total: from submission to completion.
+//! Runs the legs of a profile on an open region: all jobs of a leg at once, then the flush, then the
+//! sum of what they counted. Latency is total: from submission to completion.
 
-use std::io;
-use std::time::Duration;
+use std::sync::mpsc::channel;
+use std::thread;
 
-use super::engine::{self, Chosen, Completion, Engine, Operation, PATIENCE};
+use super::engine::Chosen;
 use super::ground::Ground;
-use super::pattern::{Filler, Pattern, derived};
+use super::job::{Course, Job};
 pub use super::tally::Moved;
-use super::tally::{Sent, Tally, is_steady};
+use super::tally::{Tally, is_steady};
 use super::{Halt, Watch};
 use crate::base::clock::monotonic;
 use crate::base::fault::{Fault, FaultKind};
 use crate::base::units::Seconds;
 use crate::model::job::{Profile, What};
 use crate::model::outcome::Measured;
-
-/// How often the numbers of a running leg are left for the reader.
-const PUBLISH_EVERY: Duration = Duration::from_millis(500);
 
 /// One leg of a run.
 #[derive(Clone, Copy, Debug)]
@@ -35,32 +32,10 @@ pub struct LegEnd {
     pub halt: Option<Halt>,
 }
 
-/// A leg that is ready to start: engine opened, nothing submitted.
+/// A leg that is ready to start, its first job on this thread.
 pub struct Drive<'a> {
-    ground: &'a Ground,
-    leg: Leg<'a>,
-    watch: &'a dyn Watch,
-    chosen: Chosen,
-    engine: Box<dyn Engine>,
-    pattern: Pattern,
-    filler: Filler,
-    slots: Vec<Slot>,
-    /// Slots with nothing in flight; the last comes next.
-    free: Vec<usize>,
-    /// Operations that may still be issued.
-    left: u64,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Slot {
-    job: usize,
-    flight: Option<Flight>,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Flight {
-    operation: Operation,
-    submitted: Duration,
+    course: Course<'a>,
+    first: Job,
 }
 
 impl<'a> Drive<'a> {
@@ -71,183 +46,133 @@ impl<'a> Drive<'a> {
         chosen: &Chosen,
         watch: &'a dyn Watch,
     ) -> Result<Self, Halt> {
-        let profile = leg.profile;
-        let seed = derived(leg.seed, leg.index as u64 + 1);
-        let (count, jobs) = (profile.in_flight_max() as usize, profile.jobs.max(1) as usize);
-        let by_bytes = profile.bytes_max.0.checked_div(profile.block.0).unwrap_or(0);
         ground.file.drop_cache();
-        Ok(Self {
-            ground,
-            leg,
-            watch,
-            chosen: chosen.clone(),
-            pattern: Pattern::new(profile, ground.span_of(profile)?, seed)?,
-            engine: engine::reopen(&ground.needs(profile), chosen)?,
-            filler: Filler::new(seed),
-            slots: (0..count).map(|slot| Slot { job: slot % jobs, flight: None }).collect(),
-            free: (0..count).rev().collect(),
-            left: profile.operations_max.map_or(by_bytes, |most| most.min(by_bytes)),
-        })
+        let course = Course::new(ground, leg, chosen, watch);
+        let first = Job::open(&course, 0)?;
+        Ok(Self { course, first })
     }
 
     /// Runs the leg to its end.
-    pub fn run(mut self) -> LegEnd {
-        let start = monotonic();
-        let ramp_end = start + self.leg.profile.ramp.duration();
-        let mut tally = Tally::new(ramp_end);
-        let mut halt = self.keep_busy(start, &mut tally).err();
+    pub fn run(self) -> LegEnd {
+        let Self { course, first } = self;
+        let (tally, result) = run_jobs(&course, first);
+        let Course { ground, leg, watch, .. } = &course;
+        let mut halt = result.err();
         let mut flush = None;
-        if halt.is_none() && self.leg.profile.flush && tally.moved[1].operations > 0 {
-            match self.flush() {
+        if halt.is_none() && leg.profile.flush && tally.moved[1].operations > 0 {
+            match flush_of(&course) {
                 Ok(time) => flush = Some(time),
                 Err(fault) => halt = Some(fault.into()),
             }
         }
         if halt.is_none() && tally.short_operations > 0 {
             // In the middle of a file that was filled there is nothing to come short of.
-            let (short, name) = (tally.short_operations, &self.ground.name);
+            let (short, name) = (tally.short_operations, &ground.name);
             let text = format!("{name}: {short} operations came back short");
             halt = Some(Fault::new(FaultKind::Io, text).into());
         }
         if halt.is_none() && tally.operations() == 0 {
-            let text = format!("{}: no operation completed whole", self.ground.name);
+            let text = format!("{}: no operation completed whole", ground.name);
             halt = Some(Fault::new(FaultKind::Io, text).into());
         }
-        self.watch.live().publish(None);
-        let measured = self.measured(&tally, flush);
-        let (index, what) = (self.leg.index, Box::new(measured.clone()));
-        self.watch.event(What::Leg { index, measured: what });
+        watch.live().publish(None);
+        let measured = measured(&course, &tally, flush);
+        let (index, what) = (leg.index, Box::new(measured.clone()));
+        watch.event(What::Leg { index, measured: what });
         LegEnd { measured, moved: tally.moved(), halt }
     }
+}
 
-    /// Submits until a bound is met or something ends it, then waits for all that is in flight.
-    fn keep_busy(&mut self, start: Duration, tally: &mut Tally) -> Result<(), Halt> {
-        let end = start + (self.leg.profile.ramp.duration() + self.leg.profile.runtime.duration());
-        let mut halt = None;
-        let mut completions = Vec::with_capacity(self.slots.len());
-        let mut published = start;
-        loop {
-            let now = monotonic();
-            if halt.is_none() && self.watch.stopped() {
-                halt = Some(Halt::stopped());
-            }
-            if halt.is_none() && now < end {
-                let filled = self.fill_queue(now);
-                halt = filled.err().map(|error| Fault::os(&self.ground.name, &error).into());
-            }
-            if self.free.len() == self.slots.len() {
-                return halt.map_or(Ok(()), Err);
-            }
-            if let Err(error) = self.engine.reap(PATIENCE, &mut completions) {
-                // The engine is broken: what is in flight can't be waited for any more.
-                return Err(Fault::os(&self.ground.name, &error).into());
-            }
-            for done in completions.drain(..) {
-                if let Err(fault) = self.land(&done, tally) {
-                    halt.get_or_insert(fault.into());
+/// All jobs, from one instant on. Those after the first have threads of their own, which end with
+/// this call.
+fn run_jobs(course: &Course<'_>, first: Job) -> (Tally, Result<(), Halt>) {
+    thread::scope(|scope| {
+        let (tell, opened) = channel();
+        let mut others = Vec::new();
+        for number in 1..course.jobs() {
+            let (go, start) = channel();
+            let tell = tell.clone();
+            let body = move || {
+                let job = Job::open(course, number);
+                let _ = tell.send(job.as_ref().map(|_| ()).map_err(Halt::clone));
+                drop(tell);
+                Some(job.ok()?.run(course, start.recv().ok()?))
+            };
+            let thread = thread::Builder::new().name(format!("job-{number}"));
+            match thread.spawn_scoped(scope, body) {
+                Ok(thread) => others.push((go, thread)),
+                Err(error) => {
+                    let fault = Fault::os(format_args!("a thread for job {number}"), &error);
+                    return (Tally::new(monotonic()), Err(fault.into()));
                 }
             }
-            if now.saturating_sub(published) >= PUBLISH_EVERY {
-                published = now;
-                let progress = tally.progress(self.leg.index, now.saturating_sub(start));
-                self.watch.live().publish(Some(progress));
-            }
         }
-    }
-
-    /// One operation on each free slot, within the bounds on bytes and operations; `now` was read
-    /// just before. Reads go to the kernel together, with the wait that follows. New data takes
-    /// longer to make than a fast disk to write it, so it is nobody's latency: what is queued goes
-    /// out first, and a write's clock starts when its data is there.
-    fn fill_queue(&mut self, now: Duration) -> io::Result<()> {
-        let mut waits = false;
-        while self.left > 0
-            && let Some(index) = self.free.pop()
-            && let Some(slot) = self.slots.get_mut(index)
-        {
-            let step = self.pattern.step(slot.job);
-            let mut submitted = now;
-            if step.write {
-                if std::mem::take(&mut waits)
-                    && let Err(error) = self.engine.submit()
-                {
-                    self.free.push(index);
-                    return Err(error);
+        drop(tell);
+        if let Err(halt) = opened.iter().collect::<Result<(), _>>() {
+            return (Tally::new(monotonic()), Err(halt));
+        }
+        let start = monotonic();
+        for (go, _) in &others {
+            let _ = go.send(start);
+        }
+        let (mut tally, mut result) = first.run(course, start);
+        for (_, thread) in others {
+            let died = || Fault::new(FaultKind::Internal, "a job's thread died").into();
+            result = match thread.join() {
+                Ok(Some((more, other))) => {
+                    tally.add(more);
+                    result.and(other)
                 }
-                if let Some(buffer) = self.engine.buffer(index) {
-                    self.filler.fill(buffer);
-                }
-                submitted = monotonic();
-            }
-            let (offset, write) = (step.offset, step.write);
-            let operation = Operation { slot: index, offset, write, ..Operation::default() };
-            if let Err(error) = self.engine.queue(operation) {
-                self.free.push(index);
-                return Err(error);
-            }
-            slot.flight = Some(Flight { operation, submitted });
-            self.left -= 1;
-            waits = true;
+                _ => result.and(Err(died())),
+            };
         }
-        Ok(())
-    }
+        (tally, result)
+    })
+}
 
-    /// Takes one completion; an error ends the leg.
-    fn land(&mut self, done: &Completion, tally: &mut Tally) -> Result<(), Fault> {
-        let Some(flight) = self.slots.get_mut(done.slot).and_then(|slot| slot.flight.take()) else {
-            return Ok(());
-        };
-        self.free.push(done.slot);
-        let Operation { offset, write, .. } = flight.operation;
-        let bytes = self.leg.profile.block.0;
-        tally.take(done, &Sent { write, bytes, at: flight.submitted });
-        let Err(errno) = done.result else { return Ok(()) };
-        let direction = if write { "write" } else { "read" };
-        let after = tally.moved().operations;
-        let name = &self.ground.name;
-        let place = format!("{name}: {direction} at offset {offset} after {after} operations");
-        Err(Fault::os(place, &errno.into()))
-    }
+fn flush_of(course: &Course<'_>) -> Result<Seconds, Fault> {
+    let Course { ground, watch, .. } = course;
+    let before = monotonic();
+    rustix::fs::fdatasync(&ground.file.fd)
+        .map_err(|e| Fault::os(format_args!("{}: final flush", ground.name), &e.into()))?;
+    let seconds = Seconds::from(monotonic().saturating_sub(before));
+    watch.event(What::Flush { seconds });
+    Ok(seconds)
+}
 
-    fn flush(&self) -> Result<Seconds, Fault> {
-        let before = monotonic();
-        rustix::fs::fdatasync(&self.ground.file.fd)
-            .map_err(|e| Fault::os(format_args!("{}: final flush", self.ground.name), &e.into()))?;
-        let seconds = Seconds::from(monotonic().saturating_sub(before));
-        self.watch.event(What::Flush { seconds });
-        Ok(seconds)
-    }
-
-    fn measured(&self, tally: &Tally, flush: Option<Seconds>) -> Measured {
-        let (reads, writes) = tally.directions();
-        let rates = tally.rates();
-        Measured {
-            profile: self.leg.profile.clone(),
-            engine: self.chosen.kind,
-            engine_reason: self.chosen.reason.clone(),
-            direct: self.ground.direct(),
-            elapsed: Seconds(tally.elapsed().as_secs_f64() + flush.map_or(0.0, |f| f.0)),
-            reads,
-            writes,
-            flush,
-            seed: self.leg.seed,
-            steady: is_steady(&rates),
-            rates,
-            errors: tally.errors,
-            short_operations: tally.short_operations,
-        }
+fn measured(course: &Course<'_>, tally: &Tally, flush: Option<Seconds>) -> Measured {
+    let Course { ground, leg, chosen, .. } = course;
+    let (reads, writes) = tally.directions();
+    let rates = tally.rates();
+    Measured {
+        profile: leg.profile.clone(),
+        engine: chosen.kind,
+        engine_reason: chosen.reason.clone(),
+        direct: ground.direct(),
+        elapsed: Seconds(tally.elapsed().as_secs_f64() + flush.map_or(0.0, |f| f.0)),
+        reads,
+        writes,
+        flush,
+        seed: leg.seed,
+        steady: is_steady(&rates),
+        rates,
+        errors: tally.errors,
+        short_operations: tally.short_operations,
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
     use std::os::fd::OwnedFd;
+    use std::sync::Mutex;
     use std::sync::atomic::Ordering;
 
     use super::*;
     use crate::base::units::Bytes;
     use crate::model::job::{Access, EngineKind};
     use crate::model::outcome::Skip;
+    use crate::workload::Live;
     use crate::workload::pattern::tests::profile;
     use crate::workload::testing::{Ears, disk_directory, on_disk_directory};
 
@@ -328,6 +253,51 @@ mod tests {
             assert!(end.measured.errors >= 1);
             assert_eq!(end.measured.writes.operations, 0);
             assert_eq!(end.measured.reads.operations, end.moved.operations);
+        }
+    }
+
+    #[test]
+    fn an_error_of_one_job_ends_all() {
+        for kind in KINDS {
+            // The second job's part begins where no offset reaches.
+            let mut ground = ground(1 << 20);
+            ground.bytes = Bytes(u64::MAX);
+            let mut reads = profile(Access::Sequential, 1.0, 4096);
+            (reads.runtime, reads.bytes_max) = (Seconds(600.0), Bytes(u64::MAX));
+            let end = drive(&mut ground, &reads, kind, &Ears::default());
+            let Some(Halt::Failed(fault)) = end.halt else { panic!("{:?}", end.halt) };
+            assert!(fault.text.ends_with("Invalid argument (os error 22)"), "{kind:?}: {fault}");
+        }
+    }
+
+    /// Which threads drive a leg: each asks between operations whether it should end.
+    #[derive(Default)]
+    struct Callers(Ears, Mutex<HashSet<thread::ThreadId>>);
+
+    impl Watch for Callers {
+        fn stopped(&self) -> bool {
+            self.1.lock().unwrap().insert(thread::current().id());
+            false
+        }
+
+        fn event(&self, _: What) {}
+
+        fn live(&self) -> &Live {
+            self.0.live()
+        }
+    }
+
+    #[test]
+    fn each_job_has_a_thread_and_its_share_of_what_is_counted() {
+        for jobs in [1, 2, 5] {
+            let mut ground = ground(1 << 20);
+            let mut reads = Profile { jobs, ..profile(Access::Random, 1.0, 4096) };
+            reads.bytes_max = Bytes(u64::MAX);
+            let chosen = ground.choose_engine(&reads, None, &Ears::default()).unwrap();
+            let (leg, callers) = (Leg { index: 0, profile: &reads, seed: 9 }, Callers::default());
+            let end = Drive::prepare(&ground, leg, &chosen, &callers).unwrap().run();
+            assert_eq!((end.halt, callers.1.lock().unwrap().len()), (None, jobs as usize));
+            assert_eq!(end.measured.reads.durations.count(), end.moved.operations);
         }
     }
 

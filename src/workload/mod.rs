@@ -7,6 +7,8 @@ pub mod drive;
 pub mod engine;
 mod file;
 pub mod ground;
+mod intervals;
+mod job;
 mod layout;
 pub mod oltp;
 mod own;

@@ -13,18 +13,19 @@ pub struct Step {
     pub write: bool,
 }
 
-/// Offsets and directions of a profile over a region; each job keeps to its own part of it.
+/// Offsets and directions of one job of a profile, which keeps to its own part of the region.
 #[derive(Debug)]
 pub struct Pattern {
     rng: Rng,
     reads: f64,
     block: u64,
-    /// Blocks of one job's part.
+    /// The part's first block, and how many it has.
+    first: u64,
     blocks: u64,
-    jobs: Vec<Walk>,
+    walk: Walk,
 }
 
-/// How one job walks through its part.
+/// How a job walks through its part.
 #[derive(Debug)]
 enum Walk {
     /// The next block.
@@ -34,9 +35,11 @@ enum Walk {
 }
 
 impl Pattern {
+    /// Of the job of this number; each has draws of its own.
+    ///
     /// # Errors
     /// A part of the region is smaller than one block.
-    pub fn new(profile: &Profile, region: Bytes, seed: u64) -> Result<Self, Fault> {
+    pub fn new(profile: &Profile, region: Bytes, seed: u64, job: u32) -> Result<Self, Fault> {
         let (block, jobs) = (profile.block.0, u64::from(profile.jobs));
         let blocks = region.0.checked_div(block).and_then(|n| n.checked_div(jobs)).unwrap_or(0);
         if blocks == 0 {
@@ -44,20 +47,20 @@ impl Pattern {
                 format!("{region} is too small for {jobs} jobs with {} blocks", Bytes(block));
             return Err(Fault::new(FaultKind::Unsupported, text));
         }
-        let walk = |job| match profile.access {
+        let seed = derived(seed, u64::from(job) + 1);
+        let walk = match profile.access {
             Access::Sequential => Walk::Sequential(0),
             Access::Random => Walk::Random,
-            Access::RandomMap => Walk::RandomMap(Shuffle::new(blocks, derived(seed, job))),
+            Access::RandomMap => Walk::RandomMap(Shuffle::new(blocks, derived(seed, 1))),
         };
-        let (rng, jobs) = (Rng::with_seed(seed), (1..=jobs).map(walk).collect());
-        Ok(Self { rng, reads: profile.reads.0, block, blocks, jobs })
+        let first = u64::from(job) * blocks;
+        Ok(Self { rng: Rng::with_seed(seed), reads: profile.reads.0, block, first, blocks, walk })
     }
 
-    /// The next step of `job`: sequential access wraps at its part's end, random draws are
-    /// independent or map each block once a pass, and a mix tosses a coin for each operation.
-    pub fn step(&mut self, job: usize) -> Step {
-        let Some(walk) = self.jobs.get_mut(job) else { return Step { offset: 0, write: false } };
-        let within = match walk {
+    /// The next step: sequential access wraps at the part's end, random draws are independent or
+    /// map each block once a pass, and a mix tosses a coin for each operation.
+    pub fn step(&mut self) -> Step {
+        let within = match &mut self.walk {
             Walk::Sequential(next) => {
                 let here = *next;
                 *next = if here + 1 == self.blocks { 0 } else { here + 1 };
@@ -67,7 +70,7 @@ impl Pattern {
             Walk::RandomMap(shuffle) => shuffle.next(),
         };
         let write = self.reads < 1.0 && self.rng.f64() >= self.reads;
-        Step { offset: (job as u64 * self.blocks + within) * self.block, write }
+        Step { offset: (self.first + within) * self.block, write }
     }
 }
 
@@ -189,26 +192,28 @@ pub(crate) mod tests {
     #[test]
     fn sequential_jobs_wrap_within_their_own_part() {
         let profile = profile(Access::Sequential, 1.0, 4096);
-        let mut pattern = Pattern::new(&profile, Bytes(4 * 4096), 1).unwrap();
-        let offsets = |p: &mut Pattern, job| [0; 3].map(|_| p.step(job).offset / 4096);
-        assert_eq!(offsets(&mut pattern, 0), [0, 1, 0]);
-        assert_eq!(offsets(&mut pattern, 1), [2, 3, 2]);
+        let offsets = |job| {
+            let mut pattern = Pattern::new(&profile, Bytes(4 * 4096), 1, job).unwrap();
+            [0; 3].map(|_| pattern.step().offset / 4096)
+        };
+        assert_eq!(offsets(0), [0, 1, 0]);
+        assert_eq!(offsets(1), [2, 3, 2]);
     }
 
     #[test]
     fn a_region_under_a_block_a_job_is_refused_by_name() {
         let profile = profile(Access::Random, 1.0, 4096);
-        let fault = Pattern::new(&profile, Bytes(4096), 1).unwrap_err();
+        let fault = Pattern::new(&profile, Bytes(4096), 1, 0).unwrap_err();
         assert_eq!(fault.text, "4 KiB is too small for 2 jobs with 4 KiB blocks");
         let none = Profile { jobs: 0, ..profile };
-        assert!(Pattern::new(&none, Bytes(4096), 1).is_err());
+        assert!(Pattern::new(&none, Bytes(4096), 1, 0).is_err());
     }
 
     #[test]
     fn a_mix_is_a_coin_toss_with_its_share() {
         let profile = profile(Access::Random, 0.7, 4096);
-        let mut pattern = Pattern::new(&profile, Bytes(1 << 30), 7).unwrap();
-        let reads = (0..20_000).filter(|_| !pattern.step(0).write).count();
+        let mut pattern = Pattern::new(&profile, Bytes(1 << 30), 7, 0).unwrap();
+        let reads = (0..20_000).filter(|_| !pattern.step().write).count();
         // Four standard deviations of a binomial of 20,000 at 0.7.
         assert!((13_741..=14_259).contains(&reads), "{reads}");
     }
@@ -216,14 +221,26 @@ pub(crate) mod tests {
     #[test]
     fn random_offsets_are_uniform_over_the_part() {
         let profile = profile(Access::Random, 1.0, 4096);
-        let mut pattern = Pattern::new(&profile, Bytes(2 * 16 * 4096), 3).unwrap();
+        let mut pattern = Pattern::new(&profile, Bytes(2 * 16 * 4096), 3, 1).unwrap();
         let mut seen = [0_u32; 16];
         for _ in 0..16_000 {
-            seen[(pattern.step(1).offset / 4096) as usize - 16] += 1;
+            seen[(pattern.step().offset / 4096) as usize - 16] += 1;
         }
         // Chi-square with 15 degrees of freedom: above 44 has a chance of 1 in 10,000.
         let chi: f64 = seen.iter().map(|n| (f64::from(*n) - 1000.0).powi(2) / 1000.0).sum();
         assert!(chi < 44.0, "{chi}");
+    }
+
+    #[test]
+    fn jobs_of_one_leg_have_draws_of_their_own() {
+        for access in [Access::Random, Access::RandomMap] {
+            let profile = profile(access, 1.0, 4096);
+            let steps = |job: u32| {
+                let mut pattern = Pattern::new(&profile, Bytes(1 << 30), 3, job).unwrap();
+                [(); 8].map(|()| pattern.step().offset - u64::from(job) * (1 << 29))
+            };
+            assert_ne!(steps(0), steps(1), "{access:?}");
+        }
     }
 
     #[test]
@@ -286,13 +303,13 @@ pub(crate) mod tests {
             region in 1_u64..1_000_000, seed in any::<u64>(),
         ) {
             let profile = Profile { jobs, ..profile(access, 0.5, 512) };
-            if let Ok(mut pattern) = Pattern::new(&profile, Bytes(region), seed) {
-                let part = region / 512 / u64::from(jobs) * 512;
-                for i in 0..50 {
-                    let job = i % jobs as usize;
-                    let step = pattern.step(job);
+            let part = region / 512 / u64::from(jobs) * 512;
+            for job in 0..jobs {
+                let pattern = Pattern::new(&profile, Bytes(region), seed, job);
+                prop_assert_eq!(pattern.is_ok(), part > 0);
+                let from = u64::from(job) * part;
+                for step in pattern.into_iter().flat_map(|mut p| [(); 50].map(|()| p.step())) {
                     prop_assert_eq!(step.offset % 512, 0);
-                    let from = job as u64 * part;
                     prop_assert!(step.offset >= from && step.offset + 512 <= from + part);
                 }
             }

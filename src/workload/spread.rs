@@ -4,28 +4,25 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
+use super::intervals::Intervals;
 use crate::base::units::Seconds;
 use crate::model::spread::{FIO_BOUNDS_US, FIO_QUANTILES, Spread};
 
-/// fio takes the rate of a direction every half second (`bwavgtime`, `iopsavgtime`).
-const INTERVAL: Duration = Duration::from_millis(500);
-/// An hour, the longest leg, would be ten times as many: in a longer one they are merged by twos.
-const INTERVALS_MAX: usize = 720;
+/// fio takes the rate of a direction every half second (`bwavgtime`, `iopsavgtime`); an hour, the
+/// longest leg, would be ten times as many.
+type Halves = Intervals<500, 720>;
 
 #[derive(Debug)]
 pub(super) struct Recorder {
     shortest: Duration,
     longest: Duration,
-    /// Operations by interval of their completion, since the ramp's end.
-    intervals: Vec<u32>,
-    /// How often intervals were merged by twos.
-    merged: u32,
+    intervals: Halves,
 }
 
 impl Default for Recorder {
     fn default() -> Self {
         let (shortest, longest) = (Duration::MAX, Duration::ZERO);
-        Self { shortest, longest, intervals: Vec::new(), merged: 0 }
+        Self { shortest, longest, intervals: Halves::default() }
     }
 }
 
@@ -34,16 +31,14 @@ impl Recorder {
     pub(super) fn take(&mut self, latency: Duration, since: Duration) {
         self.shortest = self.shortest.min(latency);
         self.longest = self.longest.max(latency);
-        let whole = whole(since);
-        while whole >> self.merged >= INTERVALS_MAX {
-            self.intervals = self.intervals.chunks(2).map(|pair| pair.iter().sum()).collect();
-            self.merged += 1;
-        }
-        let index = whole >> self.merged;
-        if self.intervals.len() <= index {
-            self.intervals.resize(index + 1, 0);
-        }
-        self.intervals[index] += 1;
+        self.intervals.take(since);
+    }
+
+    /// What another recorded over the same time.
+    pub(super) fn add(&mut self, other: Self) {
+        self.shortest = self.shortest.min(other.shortest);
+        self.longest = self.longest.max(other.longest);
+        self.intervals.add(other.intervals);
     }
 
     /// With the latencies themselves, in nanoseconds; `None` where there are none.
@@ -56,24 +51,15 @@ impl Recorder {
         // The histogram rounds up, by a hundredth: past the longest there was nothing.
         let at = |q: f64| Seconds((exact.value_at_quantile(q) as f64 / 1e9).min(longest));
         let under = |us: &u64| exact.count_between(0, us.saturating_mul(1000).saturating_sub(1));
-        let width = INTERVAL.as_secs_f32() * (1_u64 << self.merged) as f32;
-        let complete = self.intervals.iter().take(whole(elapsed) >> self.merged);
         Some(Spread {
             latency_min: self.shortest.into(),
             latency_max: self.longest.into(),
             latency_deviation: seconds(exact.stdev()),
             latency: FIO_QUANTILES.iter().map(|q| (*q, at(*q))).collect(),
             under: FIO_BOUNDS_US.iter().map(under).collect(),
-            rates: complete.map(|n| *n as f32 / width).collect(),
+            rates: self.intervals.rates(elapsed),
         })
     }
-}
-
-/// Intervals that lie wholly within `time`.
-fn whole(time: Duration) -> usize {
-    // Divided by a constant of 64 bits: this is done for every operation.
-    let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-    (nanos(time) / nanos(INTERVAL)) as usize
 }
 
 #[cfg(test)]

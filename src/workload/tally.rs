@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::engine::Completion;
+use super::intervals::Intervals;
 use super::spread::Recorder;
 use crate::base::stats::Histogram;
 use crate::base::units::{Bytes, Ratio, Seconds};
@@ -14,10 +15,8 @@ const LATENCY_NANOS: (u64, u64) = (1_000, 600_000_000_000);
 /// Three digits would cost eight times the memory for what no disk repeats.
 const DIGITS: u8 = 2;
 const QUANTILES: [f64; 4] = [0.5, 0.95, 0.99, 0.999];
-const INTERVAL: Duration = Duration::from_millis(100);
-/// 70 s of intervals: a full run, and its line on the wire stays short. In a longer leg intervals
-/// are merged by twos, so that the series and its slope are of the whole of it.
-const INTERVALS_MAX: usize = 700;
+/// 70 s of them are a full run, and its line on the wire stays short.
+type Tenths = Intervals<100, 700>;
 /// A slope over fewer intervals says nothing.
 const STEADY_INTERVALS_MIN: usize = 10;
 /// fio's rule, taken over the whole leg: the fitted line rises or falls by less than this share.
@@ -53,9 +52,7 @@ pub(super) struct Tally {
     from: Duration,
     reads: Side,
     writes: Side,
-    intervals: Vec<u32>,
-    /// How often intervals were merged by twos.
-    merged: u32,
+    intervals: Tenths,
     pub(super) moved: [Count; 2],
     pub(super) errors: u64,
     pub(super) short_operations: u64,
@@ -107,6 +104,18 @@ impl Side {
         }
     }
 
+    fn add(&mut self, other: Self) {
+        self.operations += other.operations;
+        self.bytes += other.bytes;
+        self.total += other.total;
+        self.durations.merge(&other.durations);
+        self.recorder.add(other.recorder);
+        if let (Some(exact), Some(more)) = (&mut self.exact, other.exact) {
+            // It can't fail: both have the same bounds.
+            let _ = exact.add(more);
+        }
+    }
+
     fn quantile(&self, q: f64) -> Option<Seconds> {
         let exact = self.exact.as_ref().filter(|_| enough(self.operations, q))?;
         Some(Seconds(exact.value_at_quantile(q) as f64 / 1e9))
@@ -133,8 +142,7 @@ impl Tally {
             from,
             reads: Side::new(),
             writes: Side::new(),
-            intervals: Vec::new(),
-            merged: 0,
+            intervals: Tenths::default(),
             moved: [Count::default(); 2],
             errors: 0,
             short_operations: 0,
@@ -165,22 +173,22 @@ impl Tally {
         let side = if sent.write { &mut self.writes } else { &mut self.reads };
         let since = done.at.saturating_sub(self.from);
         side.record(bytes, done.at.saturating_sub(sent.at), since);
-        self.count_at(since);
+        self.intervals.take(since);
         true
     }
 
-    fn count_at(&mut self, since: Duration) {
-        // One division by a constant, and shifts: this is done for every operation.
-        let whole = (nanos(since) / nanos(INTERVAL)) as usize;
-        while whole >> self.merged >= INTERVALS_MAX {
-            self.intervals = self.intervals.chunks(2).map(|pair| pair.iter().sum()).collect();
-            self.merged += 1;
+    /// What another counted from the same ramp's end.
+    pub(super) fn add(&mut self, other: Self) {
+        self.reads.add(other.reads);
+        self.writes.add(other.writes);
+        self.intervals.add(other.intervals);
+        for (count, more) in self.moved.iter_mut().zip(other.moved) {
+            count.operations += more.operations;
+            count.bytes += more.bytes;
         }
-        let index = whole >> self.merged;
-        if self.intervals.len() <= index {
-            self.intervals.resize(index + 1, 0);
-        }
-        self.intervals[index] += 1;
+        self.errors += other.errors;
+        self.short_operations += other.short_operations;
+        self.last = self.last.max(other.last);
     }
 
     pub(super) fn operations(&self) -> u64 {
@@ -222,9 +230,7 @@ impl Tally {
 
     /// Operations a second, in whole intervals only.
     pub(super) fn rates(&self) -> Vec<f32> {
-        let whole = (nanos(self.elapsed()) / nanos(INTERVAL)) as usize >> self.merged;
-        let per_second = 1.0 / (INTERVAL.as_secs_f32() * (1_u64 << self.merged) as f32);
-        self.intervals.iter().take(whole).map(|n| *n as f32 * per_second).collect()
+        self.intervals.rates(self.elapsed())
     }
 
     pub(super) fn progress(&self, leg: usize, elapsed: Duration) -> Progress {
@@ -363,6 +369,30 @@ mod tests {
         let (first, last) = (rates[0], rates[rates.len() - 1]);
         assert!((first - 10.0).abs() < 0.2 && (last - 20.0).abs() < 0.2, "{first} {last}");
         assert_eq!(is_steady(&rates), Some(false));
+    }
+
+    #[test]
+    fn what_two_counted_is_what_one_would_have() {
+        let (mut one, mut two) = (Tally::new(ms(100)), Tally::new(ms(100)));
+        let mut both = Tally::new(ms(100));
+        for i in 0..4_000_u64 {
+            let result =
+                if i % 97 == 0 { Err(Errno::IO) } else { Ok(4096 - (i % 89 == 0) as usize) };
+            // Eighths of a second, whose sum is the same in any order.
+            let at = i + 50 + 125 * (1 + i % 7);
+            let (done, sent) = (done(result, at), sent(i % 3 == 0, 4096, ms(i + 50)));
+            both.take(&done, &sent);
+            if i % 2 == 0 {
+                one.take(&done, &sent)
+            } else {
+                two.take(&done, &sent)
+            };
+        }
+        one.add(two);
+        assert_eq!(one.directions(), both.directions());
+        assert_eq!((one.rates(), one.moved()), (both.rates(), both.moved()));
+        let rest = |tally: &Tally| (tally.errors, tally.short_operations, tally.elapsed());
+        assert_eq!(rest(&one), rest(&both));
     }
 
     #[test]

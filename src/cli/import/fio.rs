@@ -319,6 +319,31 @@ mod tests {
     }
 
     #[test]
+    fn case_102_a_report_between_what_people_read() {
+        let bytes =
+            include_bytes!("../../../tests/fixtures/cases/102-fio-json-plus-normal-text.input");
+        let runs = parse(Path::new("a.json"), bytes).unwrap();
+        let [run] = runs.as_slice() else { panic!("{runs:?}") };
+        assert_eq!((run.name.as_str(), run.facts.depth), ("/dev/nvme8n4", Some(10.0)));
+        assert_eq!(run.facts.operations(), Some(3_295.040_992));
+        assert_eq!(run.facts.write_bytes(), 13_500_173.0);
+    }
+
+    #[test]
+    fn words_around_a_report_are_no_part_of_it_whatever_they_hold() {
+        let plain = file(&[job("a", 0, 4, 700.0)]);
+        let facts = |text: &str| parse_text(text).unwrap().remove(0).facts;
+        for (before, behind) in [
+            ("x{1}.fio: {a} is set\n", ""),
+            ("note: {\nfio-3.33 } \r\n", "\na: (groupid=0): {read: IOPS=1}\n}"),
+            ("\u{0}\u{feff}\n", "\n\u{0}"),
+        ] {
+            let text = format!("{before}{plain}{behind}");
+            assert_eq!(facts(&text), facts(&plain), "{before:?}");
+        }
+    }
+
+    #[test]
     fn what_is_no_result_of_fio_is_refused_in_words() {
         let failed = job("a", 0, 4, 1.0).replace("\"error\": 0", "\"error\": 5");
         for (text, said) in [

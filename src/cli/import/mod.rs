@@ -36,9 +36,16 @@ fn malformed(path: &Path, text: impl std::fmt::Display) -> Fault {
 }
 
 /// The document behind whatever the program printed before it: fio and iperf3 warn on standard
-/// output.
+/// output, in words that may hold braces. A document begins a line.
 fn document(bytes: &[u8]) -> &[u8] {
-    let start = bytes.iter().position(|byte| *byte == b'{').unwrap_or(0);
+    let mut lines = bytes.split_inclusive(|byte| *byte == b'\n');
+    let mut at = 0;
+    let line = lines.find_map(|line| {
+        let begins = line.trim_ascii_start().starts_with(b"{").then_some(at);
+        at += line.len();
+        begins
+    });
+    let start = line.or_else(|| bytes.iter().position(|byte| *byte == b'{')).unwrap_or(0);
     bytes.get(start..).unwrap_or_default()
 }
 
