@@ -77,7 +77,7 @@ pub fn link(facts: &Facts) -> Believed {
 }
 
 /// What a run moved / what its link is said to carry, believed or not.
-pub fn link_share(facts: &Facts) -> Option<f64> {
+pub fn named_link_share(facts: &Facts) -> Option<f64> {
     let (ceiling, measured) = named_link(facts)?;
     Some(measured / ceiling.value)
 }

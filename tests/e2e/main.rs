@@ -10,6 +10,7 @@
     clippy::disallowed_methods,
     clippy::print_stdout,
     clippy::print_stderr,
+    clippy::too_many_arguments,
     unreachable_pub,
     reason = "tests"
 )]

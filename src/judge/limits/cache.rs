@@ -96,11 +96,13 @@ fn too_soon(facts: &Facts) -> Option<Test> {
 /// More than the link to the servers carries: this host's own memory answered, if the link is what it
 /// is said to be.
 fn never_crossed(facts: &Facts) -> Option<Test> {
-    let may_stay = facts.flags.direct != Some(true);
-    let times =
-        ceilings::link_share(facts).filter(|times| may_stay && *times > ceilings::BEYOND)?;
-    let fact =
-        format!("{times:.1} x what the link is declared to carry, so it stayed on this host");
+    let times = ceilings::named_link_share(facts).filter(|times| *times > ceilings::BEYOND)?;
+    if facts.flags.direct == Some(true) {
+        return None;
+    }
+    let fact = format!(
+        "{times:.1} x what the link is declared to carry: it stayed on this host, or that isn't so"
+    );
     Some(Test { margin: Margin { x: times, ..FASTER }, fact, guess: true })
 }
 

@@ -51,7 +51,7 @@ fn deciding(facts: &Facts) -> &'static str {
     }
     if facts.subject == Subject::Store {
         return match facts.backing.bandwidth {
-            None => "declare what its disk moves (backing: {media: hdd, bandwidth: 150MB/s})",
+            None => "declare what its disk moves (backing: {bandwidth: 150MB/s})",
             Some(_) => "hold it against others of its class, and against itself earlier",
         };
     }
