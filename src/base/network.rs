@@ -28,6 +28,21 @@ impl Network {
             _ => false,
         }
     }
+
+    /// Its first two addresses that hosts may have: one of them may be this host's.
+    pub fn first_hosts(&self) -> [IpAddr; 2] {
+        let hosts = |whole: u32| whole.saturating_sub(self.prefix.into());
+        match self.address {
+            IpAddr::V4(own) => {
+                let network = own.to_bits() & u32::MAX.checked_shl(hosts(32)).unwrap_or(0);
+                [1, 2].map(|host| IpAddr::V4((network | host).into()))
+            }
+            IpAddr::V6(own) => {
+                let network = own.to_bits() & u128::MAX.checked_shl(hosts(128)).unwrap_or(0);
+                [1, 2].map(|host| IpAddr::V6((network | host).into()))
+            }
+        }
+    }
 }
 
 impl FromStr for Network {
@@ -134,6 +149,17 @@ mod tests {
         assert!(holds("2001:db8::/32", "2001:db8:1::1") && !holds("2001:db8::/32", "2001:db9::1"));
         assert!(holds("::/0", "2001:db8::1"));
         assert!(holds("10.0.0.0/8", "::ffff:10.1.2.3"), "a dual-stack listener sees it so");
+    }
+
+    #[test]
+    fn the_first_hosts_of_a_block_are_in_it() {
+        let first = |text: &str| {
+            let network: Network = text.parse().unwrap();
+            network.first_hosts().map(|host| host.to_string())
+        };
+        assert_eq!(first("10.2.0.77/24"), ["10.2.0.1", "10.2.0.2"]);
+        assert_eq!(first("0.0.0.0/0"), ["0.0.0.1", "0.0.0.2"]);
+        assert_eq!(first("fd01::9/64"), ["fd01::1", "fd01::2"]);
     }
 
     #[test]

@@ -20,7 +20,10 @@ pub(super) fn run(arguments: CommonArguments, out: &mut dyn Write) -> Result<(),
     let (plan, _) = daemon::load(&options)?;
     let host = daemon::host::facts(&options.roots);
     let name = options.config.as_ref().map_or("the defaults".into(), |p| p.display().to_string());
-    let text = format!("{name}: fine\n\n{}\n", describe(&plan, mesh::lines(&plan, &host.name)));
+    let text = format!(
+        "{name}: fine\n\n{}\n",
+        describe(&plan, mesh::lines(&plan, &host.name, &options.roots))
+    );
     out.write_all(text.as_bytes()).context("standard output")?;
     Ok(())
 }

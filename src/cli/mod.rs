@@ -10,7 +10,6 @@ mod probe;
 mod progress;
 mod report;
 mod throughput;
-mod way;
 
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;

@@ -16,9 +16,11 @@ use crate::config::declared;
 use crate::config::peers::PORT;
 use crate::host::link_facts::Declared;
 use crate::host::roots::Roots;
+use crate::host::route::{Overrides, way_of};
 use crate::iperf::client::{self, Order, Patience, Watch};
 use crate::iperf::parameters;
 use crate::model::link::{LinkDirection, LinkFault, LinkInterval, LinkProfile, LinkReason};
+use crate::model::way::EndLine;
 use crate::worker::Stop;
 
 const RUNTIME: Seconds = Seconds(10.0);
@@ -149,8 +151,9 @@ pub(super) fn run(arguments: ThroughputArguments, out: &mut dyn Write) -> Result
     view.bar.finish_and_clear();
     let mut unknown = String::new();
     if let Ok(measured) = &mut result {
-        let declared = (&path.unwrap_or_default(), &Declared::new());
-        let way = super::way::to(&measured.peer, &Roots::default(), declared);
+        let (path, links) = (path.unwrap_or_default(), Declared::new());
+        let overrides = Overrides { path: &path, links: &links, peer: EndLine::default() };
+        let way = way_of(&measured.peer, &Roots::default(), &overrides);
         measured.set_against(&way);
         unknown = way.unknown;
     }

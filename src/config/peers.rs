@@ -39,6 +39,8 @@ struct Keys {
     allow_same_kernel: bool,
     #[serde(default)]
     any_clock: bool,
+    #[serde(default)]
+    i_know: bool,
 }
 
 /// `None` where there is no such key: nobody listens, and nobody is tested.
@@ -69,6 +71,7 @@ pub(super) fn peers(root: &Section<'_>) -> Result<Option<PeerSettings>, Complain
         partners: PARTNERS.check(&section, "partners", keys.partners.unwrap_or(16))?,
         allow_same_kernel: keys.allow_same_kernel,
         any_clock: keys.any_clock,
+        i_know: keys.i_know,
     }))
 }
 

@@ -166,9 +166,18 @@ fn targets(
             let text = format!("target `{}` has this path: they would share a file", other.name);
             return Err(item.refuse_value("path", text));
         }
+        if target.shared.is_some() && target.shared_hosts.is_empty() && !names_peers(root) {
+            let text = "name the hosts that take turns in `shared_hosts`, or in `peers.list`";
+            return Err(item.refuse_value("shared", text));
+        }
         targets.push(target);
     }
     Ok(targets)
+}
+
+fn names_peers(root: &Section<'_>) -> bool {
+    let names = |peers: Section<'_>| peers.get("list").or_else(|| peers.get("files")).is_some();
+    root.get("peers").is_some_and(names)
 }
 
 fn target(item: Section<'_>, backing: &DeclaredBacking) -> Result<TargetSettings, Complaint> {

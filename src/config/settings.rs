@@ -128,6 +128,8 @@ pub struct PeerSettings {
     pub allow_same_kernel: bool,
     /// Tests though this host's clock is not synchronised.
     pub any_clock: bool,
+    /// Fills lines that a cluster's own traffic goes over.
+    pub i_know: bool,
 }
 
 impl PeerSettings {

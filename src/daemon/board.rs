@@ -8,10 +8,13 @@ use super::mesh::Mesh;
 use super::plan::Plan;
 use super::state::Discard;
 use crate::base::clock::Moment;
+use crate::base::units::Seconds;
 use crate::judge::effective::Effective;
-use crate::model::outcome::{Conditions, OwnRun, OwnRuns};
+use crate::model::metric::Label;
+use crate::model::outcome::{Conditions, LineUse, OwnRun, OwnRuns};
 use crate::model::peer::{LinkView, MeshView};
 use crate::model::snapshot::{ProbeView, TargetView};
+use crate::schedule::slots::Slots;
 
 #[derive(Default)]
 pub struct Board(Mutex<Shared>);
@@ -30,6 +33,8 @@ pub struct Shared {
     pub targets: Vec<TargetView>,
     /// Link probes, by peer.
     pub links: Vec<Arc<LinkView>>,
+    /// When the last test of this host with a peer ended, whichever end made it.
+    pub tested: Option<Moment>,
     /// In force, for all who share the host's turn with tests of peers.
     pub mesh: Option<Arc<Mesh>>,
     pub mesh_view: MeshView,
@@ -40,6 +45,8 @@ pub struct Shared {
     pub reload_at: Option<Moment>,
 }
 
+/// Samples after own work until there is a window without it.
+pub(super) const SETTLED_SAMPLES: f64 = 2.5;
 /// Own runs that ended longer ago no longer touch any window.
 const OWN_RUN_KEPT_SECONDS: f64 = 30.0;
 
@@ -62,6 +69,26 @@ impl Shared {
     pub fn end_own_run(&mut self, now: Moment) {
         for run in self.own.0.iter_mut().filter(|run| run.until.is_none()) {
             run.until = Some(now);
+        }
+    }
+
+    /// What others move on this host's lines; `None` so soon after a test with a peer that it may be
+    /// the test's.
+    pub fn lines_of_others(&self, now: Moment) -> Option<&BTreeMap<Label, LineUse>> {
+        let every = self.plan.as_ref().map_or(Seconds(0.0), |plan| plan.settings.sample.every);
+        let settled = |ended| now.since(ended).0 > SETTLED_SAMPLES * every.0;
+        self.tested.is_none_or(settled).then_some(&self.conditions.lines)
+    }
+
+    /// Turns on a backend that the hosts of the mesh share.
+    ///
+    /// # Errors
+    /// Where this host can't know them, or knows that another goes by another list.
+    pub fn slots(&self) -> Result<Slots, String> {
+        let mesh = self.mesh.as_ref().ok_or("the list of peers is not read yet")?;
+        match self.links.iter().find(|link| link.list_differs == Some(true)) {
+            Some(link) => Err(format!("{} goes by another list of peers or times", link.peer)),
+            None => mesh.slots(),
         }
     }
 

@@ -1,10 +1,15 @@
 //! The lane of peers: keeps their lists, and makes this host's part of the tests with them, each in
 //! its slot, each in a worker process.
 
+pub mod fills;
+pub mod judging;
+
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use self::judging::{Around, headline};
 use super::board::Board;
 use super::mesh::Mesh;
 use super::plan::{Plan, PlannedLink};
@@ -13,11 +18,14 @@ use crate::base::clock::{Clock, Moment};
 use crate::base::fault::{Fault, FaultKind};
 use crate::base::units::Bytes;
 use crate::config::peer_files::PeerFiles;
+use crate::host::roots::Roots;
 use crate::host::sys;
 use crate::model::job::{Job, Task, WIRE_VERSION};
 use crate::model::link::{LinkFault, LinkIdentity, LinkReason};
-use crate::model::outcome::{Reply, Skip};
-use crate::model::peer::{LinkDone, LinkFailure, LinkRun, LinkView, MeshView, Peer};
+use crate::model::metric::Label;
+use crate::model::outcome::{LineUse, Reply, Skip};
+use crate::model::peer::{LinkFailure, LinkResult, LinkRun, LinkView, MeshView, Peer};
+use crate::probe::cpu::Cpus;
 use crate::schedule::guard::{self, Request};
 use crate::schedule::tournament::{Meeting, Tournament};
 use crate::schedule::turn::Turn;
@@ -26,6 +34,7 @@ use crate::worker::{Ended, Runner, Stop};
 
 /// What the lane is given.
 pub struct Meetings {
+    pub roots: Roots,
     pub board: Arc<Board>,
     pub clock: Arc<dyn Clock>,
     pub halt: Halt,
@@ -50,10 +59,12 @@ struct Lane {
     stuck: Option<Stuck>,
 }
 
+type Lines = BTreeMap<Label, LineUse>;
+
 /// What came of a try.
 #[derive(Debug)]
 enum Tried {
-    Ended(Result<Arc<LinkDone>, (LinkFailure, String)>),
+    Ended(Result<Arc<LinkResult>, (LinkFailure, String)>),
     Skipped(Skip, String),
     /// The daemon stops.
     Halted,
@@ -224,9 +235,10 @@ impl Meetings {
         (link, peer): (&PlannedLink, &Peer),
         meeting: &Meeting,
     ) -> Tried {
-        if let Err((skip, text)) = self.permit(lane) {
-            return Tried::Skipped(skip, text);
-        }
+        let lines = match self.permit(lane, peer) {
+            Ok(lines) => lines,
+            Err((skip, text)) => return Tried::Skipped(skip, text),
+        };
         let turn = match Turn::try_take(&self.turn_places) {
             Ok(Turn::Mine(turn)) => turn,
             Ok(Turn::Theirs(holder)) => return Tried::Skipped(Skip::Locked, holder.to_string()),
@@ -241,17 +253,28 @@ impl Meetings {
             identity: LinkIdentity {
                 boot_id: self.boot_id.clone(),
                 list_digest: lane.mesh.digest.clone(),
+                ..LinkIdentity::default()
             },
             allow_same_kernel: settings.is_some_and(|peers| peers.allow_same_kernel),
         };
         let left = meeting.slot_ends.saturating_sub(self.clock.now().wall);
         let deadline = left.min(link.shape.time().duration() + RUN_GRACE);
         let job = Job { v: WIRE_VERSION, polite: true, task: Task::Link(run) };
+        let mut cpus = Cpus::find();
+        let (before, began) = (cpus.before(&self.roots.procfs, false), self.clock.now());
         let ended = self.runner.run(&job, deadline, &self.stop, &mut |_| {});
+        let (after, now) = (cpus.after(&self.roots.procfs, false), self.clock.now());
+        let shares = cpus.shares(&before, &after, now.since(began));
+        self.board.lock().tested = Some(now);
         drop(turn);
         match ended {
             Ended::Replied(Reply::Linked(end)) => match *end {
-                Ok(done) => Tried::Ended(Ok(Arc::new(done))),
+                Ok(done) => {
+                    let settings = &lane.plan.settings;
+                    let around = Around { settings, cpus: &shares, lines: lines.as_ref() };
+                    let result = judging::judge(done, &self.roots, &around);
+                    Tried::Ended(Ok(Arc::new(result)))
+                }
                 Err(LinkFault { reason: LinkReason::Stopped, .. }) if self.halt.is_set() => {
                     Tried::Halted
                 }
@@ -270,7 +293,8 @@ impl Meetings {
         }
     }
 
-    fn permit(&self, lane: &mut Lane) -> Result<(), (Skip, String)> {
+    /// Leave to test, with what others move on this host's lines; `None`: nobody can tell yet.
+    fn permit(&self, lane: &mut Lane, peer: &Peer) -> Result<Option<Lines>, (Skip, String)> {
         if lane.stuck.as_mut().is_some_and(|stuck| !stuck.reap()) {
             return Err((Skip::Hung, "an earlier worker is stuck".into()));
         }
@@ -279,6 +303,9 @@ impl Meetings {
         if !any_clock && sys::clock_is_synchronised() == Some(false) {
             let text = "the clock is not synchronised, and tests go by it (`peers.any_clock`)";
             return Err((Skip::Clock, text.into()));
+        }
+        if let Some(text) = fills::unasked(peer, &self.roots, &lane.plan.settings) {
+            return Err((Skip::Off, text));
         }
         let request = Request {
             exempt: false,
@@ -289,9 +316,14 @@ impl Meetings {
             inspection: None,
             wake: true,
         };
-        let conditions = self.board.lock().conditions.clone();
-        guard::permit(&request, &conditions, &lane.plan.settings.guard, self.clock.now())?;
-        guard::lines_idle(&conditions)
+        let now = self.clock.now();
+        let (conditions, lines) = {
+            let shared = self.board.lock();
+            (shared.conditions.clone(), shared.lines_of_others(now).cloned())
+        };
+        guard::permit(&request, &conditions, &lane.plan.settings.guard, now)?;
+        lines.as_ref().map_or(Ok(()), guard::lines_idle)?;
+        Ok(lines)
     }
 }
 
@@ -320,9 +352,15 @@ fn record(view: &mut LinkView, tried: Tried, (digest, began, now): (&str, Moment
         }
         Tried::Ended(end) => {
             match &end {
-                Ok(done) => {
-                    tracing::info!(%probe, %peer, "{}", headline(done));
-                    let theirs = done.identity().map(|identity| identity.list_digest.as_str());
+                Ok(result) => {
+                    tracing::info!(%probe, %peer, "{}", headline(result));
+                    if result.done.same_host_suspected() == Some(true) {
+                        let text = "more arrived than the declared line carries: do both ends run \
+                                    on one machine? (`host:` in the list of peers)";
+                        tracing::warn!(%probe, %peer, "{text}");
+                    }
+                    let theirs =
+                        result.done.identity().map(|identity| identity.list_digest.as_str());
                     // One that tests nobody has no list.
                     let theirs = theirs.filter(|list| !list.is_empty());
                     view.list_differs = theirs.map(|list| list != digest);
@@ -336,17 +374,6 @@ fn record(view: &mut LinkView, tried: Tried, (digest, began, now): (&str, Moment
             view.record(end, now);
         }
     }
-}
-
-/// One line for log and page.
-fn headline(done: &LinkDone) -> String {
-    let flows = [("sent", done.transmit()), ("received", done.receive())];
-    let parts = flows.into_iter().filter_map(|(word, flow)| {
-        let flow = flow?;
-        let again = flow.retransmits.map_or(String::new(), |n| format!(" ({n} segments again)"));
-        Some(format!("{word} {}{again}", flow.rate()?))
-    });
-    parts.collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ use crate::config::peers::{PORT, same};
 use crate::host::own_address::is_own;
 use crate::model::peer::{MeshView, Peer, PeerSource};
 use crate::schedule::roster::{Member, Roster};
+use crate::schedule::slots::Slots;
 use crate::schedule::tournament::{Timing, Tournament};
 
 /// Members of all lists; more are left out.
@@ -22,6 +23,8 @@ const MEMBERS_MAX: usize = 1024;
 pub struct Mesh {
     /// By name, as the schedule counts them; this host among them.
     pub peers: Vec<Peer>,
+    /// This host's name in the lists, where they have it.
+    own: Option<String>,
     /// `None`: no probe goes to peers, or there is nobody to meet.
     pub tournament: Option<Tournament>,
     /// Sixteen digits of the list and the times.
@@ -44,16 +47,14 @@ impl Mesh {
         for peer in listed {
             lists.take(peer);
         }
-        let Lists { own, others, dropped, .. } = lists;
         let partners = settings.map_or(usize::MAX, |peers| peers.partners);
-        Self::of(plan, (own.unwrap_or_else(|| unlisted(own_name)), others, dropped), partners)
+        Self::of(plan, lists, partners)
     }
 
-    fn of(
-        plan: &Plan,
-        (own, others, mut dropped): (Peer, Vec<Peer>, BTreeMap<&'static str, u64>),
-        partners: usize,
-    ) -> Self {
+    fn of(plan: &Plan, lists: Lists<'_>, partners: usize) -> Self {
+        let Lists { own_name, own, others, mut dropped, .. } = lists;
+        let listed = own.is_some();
+        let own = own.unwrap_or_else(|| unlisted(own_name));
         let on_machine = |peer: &&Peer| peer.machine.is_some() && peer.machine == own.machine;
         dropped.insert("same_host", others.iter().filter(on_machine).count() as u64);
         let addresses = others.iter().filter_map(|peer| peer.endpoint.address()).collect();
@@ -75,12 +76,23 @@ impl Mesh {
             roster,
         });
         let digest = tournament.as_ref().map_or(String::new(), |t| format!("{:016x}", t.digest()));
-        Self { peers, tournament, digest, addresses, dropped }
+        let own = listed.then_some(name);
+        Self { peers, own, tournament, digest, addresses, dropped }
     }
 
     /// A peer that is named by this very address.
     pub fn knows(&self, address: IpAddr) -> bool {
         self.addresses.contains(&address.to_canonical())
+    }
+
+    /// Turns on a backend that all who probe share.
+    ///
+    /// # Errors
+    /// Where this host is in no list, so that others don't know of it, or is one that doesn't probe.
+    pub fn slots(&self) -> Result<Slots, String> {
+        let own = self.own.as_ref().ok_or("this host is in no list of peers")?;
+        let probing = self.peers.iter().filter(|peer| !peer.passive);
+        Slots::new(probing.map(|peer| peer.name.as_str()), own)
     }
 
     /// How long other work has to wait that would take `run` and run into a test with a peer.
@@ -198,6 +210,19 @@ mod tests {
         assert!(one.knows("::ffff:192.0.2.7".parse().unwrap()), "as a dual-stack listener sees it");
         let tests = mesh("{list: ['127.0.0.1'], allow_same_kernel: true}");
         assert_eq!(names(&tests), ["127.0.0.1", "me"]);
+    }
+
+    #[test]
+    fn hosts_of_one_list_take_turns_on_what_they_share() {
+        let slots = |own: &str| {
+            let text = format!("{{self: {own}, list: [a, {{name: nas, passive: true}}, z]}}");
+            mesh(&text).slots()
+        };
+        let by_hand = |own| Slots::new(["a", "z"], own);
+        assert_eq!((slots("a"), slots("z")), (by_hand("a"), by_hand("z")));
+        assert!(slots("a").is_ok() && slots("nas").is_err());
+        assert!(slots("b").is_err(), "others don't know of it");
+        assert!(mesh("{files: /no/such.yml}").slots().is_err(), "all slots would be its own");
     }
 
     #[test]

@@ -133,7 +133,7 @@ pub fn serve(options: Options, out: &mut dyn Write) -> Result<(), StartFault> {
     let host = host::facts(&options.roots);
     let board = Arc::new(Board::default());
     board.lock().plan = Some(Arc::clone(&plan));
-    let peers = peers::start(&board, &host, turn_places(&options.state))?;
+    let peers = peers::start(&board, &host, &clock, &options)?;
     let start = banner::Start {
         options: &options,
         plan: &plan,
@@ -206,6 +206,7 @@ impl Daemon {
             host_seed: u64::from(crc32fast::hash(host.name.as_bytes())),
         };
         let meetings = Meetings {
+            roots: options.roots.clone(),
             board: Arc::clone(&board),
             clock: Arc::clone(&clock),
             halt: halt.clone(),

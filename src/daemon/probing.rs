@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::account;
-use super::board::Board;
+use super::board::{Board, SETTLED_SAMPLES};
 use super::judging::{Judged, Memory};
 use super::keeper::Keeper;
 use super::plan::{Plan, PlannedProbe};
@@ -65,8 +65,6 @@ pub struct Lane {
 pub const INSPECT_DEADLINE: Duration = Duration::from_secs(5);
 /// Beyond its runtime a run may take this long to open, drain and flush.
 pub(super) const RUN_GRACE: Duration = Duration::from_secs(40);
-/// Samples after own work until there is a window without it.
-const SETTLED_SAMPLES: f64 = 2.5;
 /// The lane looks around at least this often,
 const TURN: Duration = Duration::from_secs(1);
 /// and so often where probes are off: each look wakes a thread, and nothing but a new plan is waited for.
@@ -176,18 +174,24 @@ impl Probing {
         wait.filter(|_| !first)
     }
 
-    /// How long it is until this host's turn on a backend that it shares; what is exempt from the
-    /// gate is too little to wait for others.
-    fn wait_for_slot(&self, lane: &Lane, index: usize) -> Option<Duration> {
+    /// The turns on a backend that this host shares, or why it has none; what is exempt from the gate
+    /// is too little to wait for others.
+    fn slots(&self, lane: &Lane, index: usize) -> Option<Result<Slots, String>> {
         let probe = &lane.plan.probes[index];
         let target = &lane.plan.targets[probe.target];
         let name = target.shared.as_ref().filter(|_| !probe.shape.exempt_from_gate)?;
-        let of = |hosts: &[String]| Slots::new(name, hosts, &self.host_name);
-        let slots = of(&target.shared_hosts).or_else(|text| {
-            tracing::warn!(target = target.name, "{text}: its turn is by its own name");
-            of(&[])
-        });
-        slots.ok()?.wait(probe.shape.time(), self.clock.now())
+        let named = target.shared_hosts.iter().map(String::as_str);
+        let slots = match target.shared_hosts.is_empty() {
+            true => self.board.lock().slots(),
+            false => Slots::new(named, &self.host_name),
+        };
+        Some(slots.map_err(|text| format!("no turn on the shared `{name}`: {text}")))
+    }
+
+    /// How long it is until this host's turn on a backend that it shares.
+    fn wait_for_slot(&self, lane: &Lane, index: usize) -> Option<Duration> {
+        let slots = self.slots(lane, index)?.ok()?;
+        slots.wait(lane.plan.probes[index].shape.time(), self.clock.now())
     }
 
     /// How long it is until a test with a peer is over that this run would hold up.
@@ -242,6 +246,9 @@ impl Probing {
         let settings = &plan.targets[probe.target];
         let skip = |(skip, text): (Skip, String)| Outcome::skipped(skip, text);
         lane.targets.may_work(probe.target).map_err(skip)?;
+        if let Some(Err(text)) = self.slots(lane, index) {
+            return Err(Outcome::skipped(Skip::Locked, text));
+        }
         let inspection = match lane.targets.inspection(probe.target) {
             Some(inspection) => inspection.clone(),
             None => return Err(lane.targets.why_unknown(probe.target)),

@@ -166,22 +166,19 @@ impl Sampling {
     fn compose(&self, samplers: &Samplers, mut all: Reading, at: Moment) -> Snapshot {
         let mut itself_points = Vec::with_capacity(64);
         self.describe_itself(samplers, &all, &mut itself_points);
-        let (probes, targets, links, notes) = {
-            let mut shared = self.board.lock();
-            shared.conditions = std::mem::take(&mut all.conditions);
-            let (probes, links) = (shared.probes.clone(), shared.links.clone());
-            (probes, shared.targets.clone(), links, shared.notes.clone())
-        };
-        all.notes.extend(notes);
+        let mut shared = self.board.lock();
+        shared.conditions = std::mem::take(&mut all.conditions);
+        all.notes.extend(shared.notes.iter().cloned());
         Snapshot {
             at,
             points: all.points,
             itself: itself_points,
             host: Arc::clone(&self.host),
             resources: all.resources,
-            probes,
-            targets,
-            links,
+            probes: shared.probes.clone(),
+            targets: shared.targets.clone(),
+            links: shared.links.clone(),
+            mesh: shared.mesh_view.clone(),
             notes: all.notes,
             ceilings: Vec::new(),
         }

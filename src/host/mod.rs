@@ -5,6 +5,7 @@ pub mod aside;
 pub mod block;
 pub mod cgroup;
 pub mod cgroup_io;
+pub mod clusters;
 pub mod cpu;
 pub mod disks;
 #[cfg(test)]

@@ -19,7 +19,7 @@ use super::roots::{Roots, attribute};
 use crate::base::physics::Framing;
 use crate::base::units::Rate;
 use crate::model::path::{DeclaredPath, Encapsulation};
-use crate::model::way::{Line, PeerWay};
+use crate::model::way::{EndLine, Line, PeerWay};
 
 /// What the operator says of a way; it wins over what is found.
 #[derive(Clone, Copy, Debug)]
@@ -28,8 +28,8 @@ pub struct Overrides<'a> {
     pub path: &'a DeclaredPath,
     /// Rates of this host's interfaces, by name.
     pub links: &'a Declared,
-    /// Line rate of the peer's end: the lower of both ends holds.
-    pub peer: Option<Rate>,
+    /// What the peer says of its end: the lower of both ends holds.
+    pub peer: EndLine,
 }
 
 /// The way from this host to `peer`, as it is now.
@@ -40,6 +40,14 @@ pub fn way_to(peer: SocketAddr, roots: &Roots, overrides: &Overrides<'_>) -> Pee
             let unknown = format!("the kernel can't be asked for the route: {error}");
             put_together(Found { unknown, ..Found::default() }, overrides)
         }
+    }
+}
+
+/// The way to the peer of a result, `10.0.0.2:5201`, as it is now.
+pub fn way_of(peer: &str, roots: &Roots, overrides: &Overrides<'_>) -> PeerWay {
+    match peer.parse() {
+        Ok(peer) => way_to(peer, roots, overrides),
+        Err(_) => PeerWay { unknown: format!("{peer} is no address"), ..PeerWay::default() },
     }
 }
 
@@ -59,11 +67,12 @@ fn way(kernel: &dyn Ask, peer: SocketAddr, roots: &Roots, overrides: &Overrides<
 }
 
 fn put_together(found: Found, overrides: &Overrides<'_>) -> PeerWay {
-    let line = |bounds: &[Bound]| {
+    let line = |bounds: &[Bound], theirs| {
         let declared = declared(&found, overrides.path);
-        declared.or_else(|| detected(&found, bounds, overrides))
+        declared.or_else(|| detected(&found, (bounds, theirs), overrides.path))
     };
-    let (transmit, receive) = (line(&found.transmit), line(&found.receive));
+    let transmit = line(&found.transmit, overrides.peer.receives);
+    let receive = line(&found.receive, overrides.peer.sends);
     let unknown = if transmit.is_some() && receive.is_some() {
         String::new()
     } else if found.unknown.is_empty() {
@@ -97,17 +106,21 @@ fn declared(found: &Found, path: &DeclaredPath) -> Option<Line> {
 }
 
 /// The least of what was found on this host and of what the peer has.
-fn detected(found: &Found, bounds: &[Bound], overrides: &Overrides<'_>) -> Option<Line> {
-    let theirs = overrides.peer.zip(found.framing).map(|(rate, framing)| Bound {
+fn detected(
+    found: &Found,
+    (bounds, theirs): (&[Bound], Option<Rate>),
+    path: &DeclaredPath,
+) -> Option<Line> {
+    let theirs = theirs.zip(found.framing).map(|(rate, framing)| Bound {
         rate,
         flow: rate,
         framing,
-        declared: true,
+        declared: false,
         name: "the peer's".into(),
     });
     let all: Vec<Bound> = bounds.iter().cloned().chain(theirs).collect();
     let Bound { rate, flow, framing: seen, declared, name } = Found::least(&all)?.clone();
-    let (framing, overlays) = match said(overrides.path) {
+    let (framing, overlays) = match said(path) {
         Some((framing, overlays)) => (Framing { frame: seen.frame, ..framing }, overlays),
         None => (seen, words(&found.overlays)),
     };

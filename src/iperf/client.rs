@@ -40,6 +40,9 @@ impl Default for Patience {
     }
 }
 
+/// Which of both it is, the protocol has no word for.
+const BUSY: &str = "busy with another test, or its lines are in use";
+
 /// Who waits for a test.
 pub trait Watch {
     /// True once the test should end; asked ten times a second.
@@ -252,7 +255,7 @@ impl Test<'_> {
             Err(broken) => self.broken(broken, phase(awaited)),
             Ok(State::AccessDenied) => {
                 self.over = true;
-                self.fault(LinkReason::Busy, "busy with another test")
+                self.fault(LinkReason::Busy, BUSY)
             }
             Ok(State::ServerError) => {
                 let error = self.control.word(LAST_WORD);
@@ -308,7 +311,7 @@ fn server_error(error: Option<i32>, errno: i32) -> (LinkReason, String) {
         return (LinkReason::Protocol, "the peer reports an error without a number".into());
     };
     let (reason, text) = match error {
-        code::ACCESS_DENIED => (LinkReason::Busy, "busy with another test"),
+        code::ACCESS_DENIED => (LinkReason::Busy, BUSY),
         code::AUTHORISATION => {
             (LinkReason::Denied, "this host is not admitted there, or not without credentials")
         }

@@ -49,6 +49,9 @@ pub struct Parameters {
 /// Keys of the private part; stock peers ignore what they don't know, in every version.
 pub(super) const BOOT_ID: &str = "loadline_boot_id";
 pub(super) const LIST: &str = "loadline_list";
+/// Bytes a second, of a server's line on its way to the client.
+pub(super) const LINE_SENDS: &str = "loadline_line_sends";
+pub(super) const LINE_RECEIVES: &str = "loadline_line_receives";
 
 impl Parameters {
     /// # Errors
@@ -85,6 +88,7 @@ impl Parameters {
             identity: fields.text(BOOT_ID).map(|boot_id| LinkIdentity {
                 boot_id: boot_id.into(),
                 list_digest: fields.text(LIST).unwrap_or_default().into(),
+                ..LinkIdentity::default()
             }),
         })
     }
@@ -227,7 +231,8 @@ pub(super) mod tests {
             type_of_service: 32,
             ..profile()
         };
-        let identity = LinkIdentity { boot_id: "b".into(), list_digest: "l".into() };
+        let (boot_id, list_digest) = ("b".into(), "l".into());
+        let identity = LinkIdentity { boot_id, list_digest, ..LinkIdentity::default() };
         let json = write(&full, Some(&identity));
         for part in
             [r#""bidirectional":true"#, r#""fqrate":100000000"#, r#""TOS":32"#, r#""num":5"#]

@@ -3,10 +3,11 @@
 use serde_json::{Map, Value, json};
 
 use super::fields::{Fields, Message};
-use super::parameters::{BOOT_ID, LIST};
+use super::parameters::{BOOT_ID, LINE_RECEIVES, LINE_SENDS, LIST};
 use super::wire::STREAMS_MAX;
-use crate::base::units::{Bytes, Seconds};
+use crate::base::units::{Bytes, Rate, Seconds};
 use crate::model::link::{LinkCpu, LinkIdentity, LinkRtt};
+use crate::model::way::EndLine;
 
 /// One end's results.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -78,6 +79,10 @@ impl Report {
             identity: fields.text(BOOT_ID).map(|boot_id| LinkIdentity {
                 boot_id: boot_id.into(),
                 list_digest: fields.text(LIST).unwrap_or_default().into(),
+                line: EndLine {
+                    sends: fields.real(LINE_SENDS).filter(|rate| *rate > 0.0).map(Rate),
+                    receives: fields.real(LINE_RECEIVES).filter(|rate| *rate > 0.0).map(Rate),
+                },
             }),
         })
     }
@@ -97,6 +102,12 @@ impl Report {
         if let Some(identity) = &self.identity {
             put(BOOT_ID, identity.boot_id.as_str().into());
             put(LIST, identity.list_digest.as_str().into());
+            let EndLine { sends, receives } = identity.line;
+            for (key, rate) in [(LINE_SENDS, sends), (LINE_RECEIVES, receives)] {
+                if let Some(rate) = rate.filter(|rate| rate.0.is_finite()) {
+                    put(key, json!(rate.0));
+                }
+            }
         }
         if let Some(sender) = &self.sender {
             sender.put(&mut keys);
@@ -284,7 +295,11 @@ mod tests {
                 rtt: Some(LinkRtt { min: Seconds(0.25), median: Seconds(0.5), p99: Seconds(1.0) }),
                 mss: Some(1448),
             }),
-            identity: Some(LinkIdentity { boot_id: "b".into(), list_digest: "l".into() }),
+            identity: Some(LinkIdentity {
+                boot_id: "b".into(),
+                list_digest: "l".into(),
+                line: EndLine { sends: Some(Rate(125e6)), receives: None },
+            }),
         }
     }
 

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::net::{IpAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -25,8 +25,8 @@ pub trait Admit: Send + Sync {
     fn knows(&self, peer: IpAddr) -> bool;
     /// The one test that this host may be in, until it is dropped; `None` while there is another.
     fn turn(&self) -> Option<Box<dyn Send>>;
-    /// What this host tells peers that told theirs.
-    fn identity(&self) -> Option<LinkIdentity>;
+    /// What this host tells a peer that told its own.
+    fn identity(&self, peer: SocketAddr) -> Option<LinkIdentity>;
 }
 
 /// What a test here may take, and how long each part of it.

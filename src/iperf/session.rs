@@ -108,7 +108,8 @@ impl Session {
         };
         Report::read(&answer).map_err(|_| malformed())?;
         let asked = self.parameters.identity.is_some();
-        let identity = self.shared.admit.identity().filter(|_| asked);
+        let peer = self.control.socket.peer_addr().ok().filter(|_| asked);
+        let identity = peer.and_then(|peer| self.shared.admit.identity(peer));
         self.control.send_message(&totals.report(identity).write())?;
         // A client may begin its next test as soon as it has heard that this one is over.
         drop(self.slot.take());

@@ -6,8 +6,9 @@ use crate::base::physics::goodput;
 use crate::model::live::KnownLine;
 use crate::model::metric::{Desc, Label, Point, push_some};
 use crate::model::path::Encapsulation;
+use crate::model::peer::{LinkResult, LinkView};
 use crate::model::snapshot::ProbeView;
-use crate::model::verdict::{Limit, Persistence, Trust, Unit};
+use crate::model::verdict::{Limit, Persistence, Trust, Unit, Verdict};
 
 static VERDICT: Desc = Desc::gauge(
     "loadline_verdict",
@@ -40,6 +41,10 @@ static OSD_CONFIDENCE: Desc = Desc::gauge(
     "How sure the verdict on the last bench of an OSD is; 0 where the evidence doesn't decide.",
     "judged from the last run",
 );
+const WAY: &[&str] = &["probe", "peer", "direction"];
+static LINK_VERDICT: Desc = VERDICT.labelled(&["probe", "peer", "direction", "limit"]);
+static LINK_CONFIDENCE: Desc = CONFIDENCE.labelled(WAY);
+static LINK_CEILING_RATIO: Desc = CEILING_RATIO.labelled(WAY);
 
 /// The families of one resource: operations, then bytes; reads, then writes.
 type FourDescs = [[Desc; 2]; 2];
@@ -119,6 +124,9 @@ pub static DESCS: &[&Desc] = &[
     &CEILING_RATIO,
     &OSD_VERDICT,
     &OSD_CONFIDENCE,
+    &LINK_VERDICT,
+    &LINK_CONFIDENCE,
+    &LINK_CEILING_RATIO,
     &DISK[0][0],
     &DISK[0][1],
     &DISK[1][0],
@@ -177,12 +185,8 @@ pub fn verdict(view: &ProbeView, now: Moment, out: &mut Vec<Point>) {
         osds(view, out);
     }
     let Some(verdict) = view.fresh_verdict(now) else { return };
-    for limit in Limit::ALL {
-        let labels: [&Label; 3] = [&view.name, &view.target, &limit.label().into()];
-        let is_it = f64::from(u8::from(limit == verdict.limit));
-        out.push(Point::number(&VERDICT, &labels, is_it));
-    }
     let labels: [&Label; 2] = [&view.name, &view.target];
+    limits(&VERDICT, &labels, (verdict, out));
     out.push(Point::number(&CONFIDENCE, &labels, verdict.confidence));
     push_some(out, &CEILING_RATIO, &labels, view.ceiling_ratio);
 }
@@ -197,17 +201,46 @@ fn osds(view: &ProbeView, out: &mut Vec<Point>) {
     }
 }
 
+/// As [`verdict`], of a test with a peer: each direction has its own.
+pub fn link_verdict(view: &LinkView, now: Moment, out: &mut Vec<Point>) {
+    let Some(LinkResult { done, verdicts }) = view.fresh(now) else { return };
+    let ways = [("transmit", done.transmit()), ("receive", done.receive())];
+    for ((direction, flow), verdict) in ways.into_iter().zip(verdicts) {
+        let labels: [&Label; 3] = [&view.probe, &view.peer, &direction.into()];
+        if let Some(verdict) = verdict {
+            limits(&LINK_VERDICT, &labels, (verdict, out));
+            out.push(Point::number(&LINK_CONFIDENCE, &labels, verdict.confidence));
+        }
+        let share = flow.and_then(|flow| flow.ceiling.as_ref()?.share);
+        push_some(out, &LINK_CEILING_RATIO, &labels, share.map(|share| share.0));
+    }
+}
+
+/// One of the full set is 1.
+fn limits(desc: &'static Desc, labels: &[&Label], (verdict, out): (&Verdict, &mut Vec<Point>)) {
+    for limit in Limit::ALL {
+        let which = Label::from(limit.label());
+        let labels: Vec<&Label> = labels.iter().copied().chain([&which]).collect();
+        let is_it = f64::from(u8::from(limit == verdict.limit));
+        out.push(Point::number(desc, &labels, is_it));
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
     use std::sync::Arc;
     use std::time::Duration;
 
     use super::*;
-    use crate::base::units::Seconds;
+    use crate::base::units::{Bytes, Rate, Ratio, Seconds};
     use crate::judge::facts::Facts;
     use crate::judge::limits::judge;
+    use crate::model::link::{LinkCpu, LinkFlow, LinkMeasured, LinkProfile};
     use crate::model::metric::Value;
     use crate::model::outcome::Done;
+    use crate::model::peer::LinkDone;
+    use crate::model::way::LinkCeiling;
 
     fn at(seconds: u64) -> Moment {
         Moment::default().plus(Duration::from_secs(seconds))
@@ -228,12 +261,72 @@ mod tests {
     fn page(view: &ProbeView, now: Moment) -> Vec<(String, f64)> {
         let mut out = Vec::new();
         verdict(view, now, &mut out);
-        out.into_iter()
-            .map(|point| match point.value {
-                Value::Number(n) => (format!("{}{:?}", point.desc.name, point.labels), n),
-                Value::Histogram(_) => panic!("no histogram is of a verdict"),
-            })
-            .collect()
+        numbers(out)
+    }
+
+    fn numbers(points: Vec<Point>) -> Vec<(String, f64)> {
+        let number = |point: Point| match point.value {
+            Value::Number(n) => (format!("{}{:?}", point.desc.name, point.labels), n),
+            Value::Histogram(_) => panic!("no histogram is of a verdict"),
+        };
+        points.into_iter().map(number).collect()
+    }
+
+    /// Of a test whose way to the peer is known, and the way back isn't.
+    fn link_page(now: Moment) -> BTreeMap<String, f64> {
+        let flow = |share: Option<f64>| LinkFlow {
+            received: Bytes(900),
+            receiver_time: Seconds(1.0),
+            ceiling: share.map(|share| LinkCeiling {
+                line: Rate(1000.0),
+                rate: Rate(900.0),
+                share: Some(Ratio(share)),
+                declared: false,
+                source: String::new(),
+            }),
+            ..LinkFlow::default()
+        };
+        let leg = LinkMeasured {
+            peer: "b".into(),
+            profile: LinkProfile::plain(4, Seconds(1.0)),
+            forward: Some(flow(Some(0.9))),
+            reverse: Some(flow(None)),
+            own_cpu: LinkCpu::default(),
+            peer_cpu: LinkCpu::default(),
+            identity: None,
+        };
+        let unknown = judge(&Facts::default());
+        let link = Verdict { limit: Limit::Link, confidence: 0.75, ..unknown.clone() };
+        let result = LinkResult {
+            done: LinkDone { single: None, legs: vec![leg] },
+            verdicts: [Some(link), Some(unknown)],
+        };
+        let view = LinkView {
+            probe: "mesh".into(),
+            peer: "b".into(),
+            every: Seconds(10.0),
+            last_success: Some(at(100)),
+            last: Some(Arc::new(result)),
+            ..LinkView::default()
+        };
+        let mut out = Vec::new();
+        link_verdict(&view, now, &mut out);
+        numbers(out).into_iter().collect()
+    }
+
+    #[test]
+    fn each_direction_of_a_link_has_a_verdict_and_a_share_where_its_line_is_known() {
+        let page = link_page(at(130));
+        let of =
+            |name: &str, more: &str| page.get(&format!("loadline_{name}[\"mesh\", \"b\", {more}]"));
+        assert_eq!(of("verdict", r#""transmit", "link""#), Some(&1.0));
+        assert_eq!(of("verdict", r#""receive", "link""#), Some(&0.0));
+        assert_eq!(of("verdict", r#""receive", "unknown""#), Some(&1.0));
+        assert_eq!(of("verdict_confidence_ratio", r#""transmit""#), Some(&0.75));
+        assert_eq!(of("probe_ceiling_ratio", r#""transmit""#), Some(&0.9));
+        assert_eq!(of("probe_ceiling_ratio", r#""receive""#), None, "no line, no share");
+        assert_eq!(page.len(), 2 * (Limit::ALL.len() + 1) + 1);
+        assert!(link_page(at(131)).is_empty(), "a verdict leaves with its result");
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::base::units::{Bytes, Rate, Ratio, Seconds};
-use crate::model::way::{LinkCeiling, PeerWay};
+use crate::model::way::{EndLine, LinkCeiling, PeerWay};
 
 /// Which end sends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -170,12 +170,15 @@ impl LinkMeasured {
 }
 
 /// What loadlines tell each other beside the protocol.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LinkIdentity {
     /// Of the kernel: equal ones are one host, and no link lies between.
     pub boot_id: String,
     /// Of the list of peers: ends that hold differing lists keep differing schedules.
     pub list_digest: String,
+    /// The server's, on its way to the client: the lower of both ends holds.
+    #[serde(default)]
+    pub line: EndLine,
 }
 
 /// Shares of one CPU that an end spent on the test; may exceed 1.

@@ -15,7 +15,7 @@ use super::spread::{ProcessUse, Spread};
 use crate::base::clock::Moment;
 use crate::base::fault::{Fault, FaultKind};
 use crate::base::stats::Histogram;
-use crate::base::units::{Bytes, Ratio, Seconds};
+use crate::base::units::{Bytes, Rate, Ratio, Seconds};
 
 /// Upper bounds of `loadline_probe_*_duration_seconds`: 20 us to 60 s by factors of 1.5 or less.
 pub const DURATION_BOUNDS: &[f64] = &[
@@ -260,14 +260,23 @@ pub struct Conditions {
     pub at: Moment,
     /// By kernel name, leaf disks only.
     pub disks: BTreeMap<Label, DiskCondition>,
-    /// The larger share used of each line whose rate is known, of both directions.
-    pub lines: BTreeMap<Label, Ratio>,
+    /// Physical interfaces, by kernel name.
+    pub lines: BTreeMap<Label, LineUse>,
     /// Share of time some task waited for I/O.
     pub io_pressure: Option<Ratio>,
     pub cpu_idle: Option<Ratio>,
     /// An md array is resyncing.
     pub resync: bool,
     pub on_battery: bool,
+}
+
+/// What a line carries.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct LineUse {
+    /// Of its rate, the larger of both directions; `None` where the rate isn't known.
+    pub share: Option<Ratio>,
+    pub receive: Option<Rate>,
+    pub transmit: Option<Rate>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

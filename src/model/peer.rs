@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::link::{LinkFault, LinkFlow, LinkIdentity, LinkMeasured, LinkProfile};
 use super::metric::Label;
 use super::skip::Skip;
+use super::verdict::Verdict;
 use crate::base::clock::Moment;
 use crate::base::network::Endpoint;
 use crate::base::units::Seconds;
@@ -60,6 +61,16 @@ impl LinkDone {
         self.legs.iter().find_map(|leg| leg.reverse.as_ref())
     }
 
+    /// More arrived than a line carries whose rate the operator declared: the peer may be a guest of
+    /// this host's machine. `None` where no rate is declared.
+    pub fn same_host_suspected(&self) -> Option<bool> {
+        let legs = self.single.iter().chain(&self.legs);
+        let ceilings =
+            legs.flat_map(|leg| leg.flows()).filter_map(|(_, flow)| flow.ceiling.as_ref());
+        let declared = ceilings.filter(|ceiling| ceiling.declared);
+        declared.map(|ceiling| ceiling.share.is_none()).reduce(|one, other| one || other)
+    }
+
     /// What the peer says of itself; `None` of stock peers.
     pub fn identity(&self) -> Option<&LinkIdentity> {
         self.single.iter().chain(&self.legs).find_map(|leg| leg.identity.as_ref())
@@ -69,6 +80,14 @@ impl LinkDone {
     pub fn retransmits(&self) -> [Option<u64>; 2] {
         [self.transmit(), self.receive()].map(|flow| flow.and_then(|flow| flow.retransmits))
     }
+}
+
+/// A result set against its way, and what bound it in each direction: to the peer, and from it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LinkResult {
+    pub done: LinkDone,
+    /// `None` where nothing was measured in that direction.
+    pub verdicts: [Option<Verdict>; 2],
 }
 
 /// Why there is no result: in the link's own words, or those of a worker that failed.
@@ -93,7 +112,7 @@ pub struct LinkView {
     pub last_run: Option<Moment>,
     pub last_run_seconds: Option<Seconds>,
     pub last_success: Option<Moment>,
-    pub last: Option<Arc<LinkDone>>,
+    pub last: Option<Arc<LinkResult>>,
     /// Why the last run has no result; empty after one that has.
     pub fault: String,
     /// Of all runs, sent and received; `None` until a sender said it.
@@ -104,31 +123,31 @@ pub struct LinkView {
 
 impl LinkView {
     /// A result is published for three intervals; after that it is absent, never frozen.
-    pub fn fresh(&self, now: Moment) -> Option<&Arc<LinkDone>> {
+    pub fn fresh(&self, now: Moment) -> Option<&LinkResult> {
         let at = self.last_success?;
-        let last = self.last.as_ref()?;
+        let last = self.last.as_deref()?;
         (now.since(at).0 <= 3.0 * self.every.0).then_some(last)
     }
 
     /// Takes what a run found, which ended `now`.
-    pub fn record(&mut self, end: Result<Arc<LinkDone>, (LinkFailure, String)>, now: Moment) {
+    pub fn record(&mut self, end: Result<Arc<LinkResult>, (LinkFailure, String)>, now: Moment) {
         self.runs += 1;
         self.last_run = Some(now);
         match end {
-            Ok(done) => {
-                for (sum, of_run) in self.retransmits.iter_mut().zip(done.retransmits()) {
+            Ok(result) => {
+                for (sum, of_run) in self.retransmits.iter_mut().zip(result.done.retransmits()) {
                     *sum = match (*sum, of_run) {
                         (None, None) => None,
                         (sum, of_run) => Some(sum.unwrap_or(0) + of_run.unwrap_or(0)),
                     };
                 }
                 self.last_success = Some(now);
-                self.last = Some(done);
+                self.last = Some(result);
                 self.fault.clear();
             }
             Err((reason, text)) => {
                 *self.failures.entry(reason).or_default() += 1;
-                self.fault = format!("{reason}: {text}");
+                self.fault = format!("failed ({reason}): {text}");
             }
         }
     }
@@ -167,10 +186,11 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::base::units::Bytes;
+    use crate::base::units::{Bytes, Rate, Ratio};
     use crate::model::link::LinkCpu;
+    use crate::model::way::LinkCeiling;
 
-    fn done(retransmits: Option<u64>) -> Arc<LinkDone> {
+    fn done(retransmits: Option<u64>) -> LinkResult {
         let flow = LinkFlow {
             received: Bytes(100),
             receiver_time: Seconds(1.0),
@@ -187,7 +207,26 @@ mod tests {
             peer_cpu: LinkCpu::default(),
             identity: None,
         };
-        Arc::new(LinkDone { single: None, legs: vec![leg] })
+        let done = LinkDone { single: None, legs: vec![leg] };
+        LinkResult { done, verdicts: [None, None] }
+    }
+
+    #[test]
+    fn more_than_a_declared_line_carries_is_the_way_within_one_machine() {
+        let suspected = |declared, share| {
+            let LinkResult { mut done, .. } = done(None);
+            done.legs[0].forward.as_mut().unwrap().ceiling = Some(LinkCeiling {
+                line: Rate(125e6),
+                rate: Rate(117e6),
+                share,
+                declared,
+                source: String::new(),
+            });
+            done.same_host_suspected()
+        };
+        assert_eq!(suspected(true, None), Some(true));
+        assert_eq!(suspected(true, Some(Ratio(0.99))), Some(false));
+        assert_eq!(suspected(false, None), None, "what was seen may be wrong by itself");
     }
 
     #[test]
@@ -196,9 +235,9 @@ mod tests {
         let at = |seconds| Moment::default().plus(Duration::from_secs(seconds));
         view.record(Err(("busy", "p: in another test".into())), at(1));
         assert!(view.fresh(at(1)).is_none() && view.retransmits == [None, None]);
-        view.record(Ok(done(Some(3))), at(10));
-        view.record(Ok(done(None)), at(20));
-        view.record(Ok(done(Some(4))), at(30));
+        view.record(Ok(Arc::new(done(Some(3)))), at(10));
+        view.record(Ok(Arc::new(done(None))), at(20));
+        view.record(Ok(Arc::new(done(Some(4)))), at(30));
         assert_eq!((view.retransmits, view.runs), ([Some(7), None], 4));
         view.record(Err(("timeout", "p: silent".into())), at(40));
         assert_eq!(view.failures, BTreeMap::from([("busy", 1), ("timeout", 1)]));

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::metric::{Label, Point};
 use super::outcome::{Done, Skip};
-use super::peer::LinkView;
+use super::peer::{LinkView, MeshView};
 use super::verdict::Verdict;
 use crate::base::clock::Moment;
 use crate::base::fault::FaultKind;
@@ -27,6 +27,7 @@ pub struct Snapshot {
     pub probes: Vec<Arc<ProbeView>>,
     pub targets: Vec<TargetView>,
     pub links: Vec<Arc<LinkView>>,
+    pub mesh: MeshView,
     /// What can't be known or done, and how to change that; shown on the page.
     pub notes: Vec<String>,
 }

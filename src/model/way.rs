@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::base::physics::{Framing, goodput};
+use crate::base::physics::{FRAME_BYTES, Framing, goodput};
 use crate::base::units::{Bytes, Rate, Ratio};
 
 /// A measurement above this times a ceiling shows that the ceiling is none.
@@ -18,6 +18,26 @@ pub struct PeerWay {
     pub receive: Option<Line>,
     /// Why a rate isn't known; empty where both are.
     pub unknown: String,
+}
+
+/// What an end of a way tells the other of its own line; `None` where it doesn't know.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct EndLine {
+    #[serde(rename = "sends_bytes_per_second")]
+    pub sends: Option<Rate>,
+    #[serde(rename = "receives_bytes_per_second")]
+    pub receives: Option<Rate>,
+}
+
+impl PeerWay {
+    /// This end's lines; shapers are none, which count frames by other rules.
+    pub fn end(&self) -> EndLine {
+        let wire = |line: &Option<Line>| {
+            line.as_ref().filter(|line| line.framing.frame == FRAME_BYTES).map(|line| line.rate)
+        };
+        EndLine { sends: wire(&self.transmit), receives: wire(&self.receive) }
+    }
 }
 
 /// What binds one direction of a way.
@@ -57,6 +77,9 @@ pub struct LinkCeiling {
     pub rate: Rate,
     /// Received / ceiling; `None` where more was received than the ceiling allows for: it is none.
     pub share: Option<Ratio>,
+    /// By the operator.
+    #[serde(default)]
+    pub declared: bool,
     pub source: String,
 }
 
@@ -73,6 +96,7 @@ impl LinkCeiling {
             line: line.rate_of(streams),
             rate,
             share: (share <= BEYOND).then_some(Ratio(share)),
+            declared: line.declared,
             source: line.source.clone(),
         })
     }
@@ -100,6 +124,14 @@ mod tests {
         };
         assert_eq!((mbit(1, None), mbit(2, None)), ("941.48".into(), "1882.96".into()));
         assert_eq!(mbit(1, Some(8948)), "990.04", "segments show what packets there are");
+    }
+
+    #[test]
+    fn an_end_tells_of_wires_and_not_of_shapers() {
+        let shaper = Line { framing: Framing { frame: 14, ..Framing::default() }, ..bond() };
+        let way = |line| PeerWay { transmit: Some(line), ..PeerWay::default() }.end();
+        assert_eq!(way(bond()), EndLine { sends: Some(Rate(250e6)), receives: None });
+        assert_eq!(way(shaper), EndLine::default());
     }
 
     #[test]

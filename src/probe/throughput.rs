@@ -166,10 +166,14 @@ impl LinkShape {
 /// # Errors
 /// The reason, and a sentence that names the peer.
 pub fn run(run: &LinkRun, watch: &dyn Watch) -> LinkEnd {
-    let addresses = resolve(run)?;
+    measure(run, &resolve(run)?, watch)
+}
+
+/// A peer that turns out to run on this host's kernel is refused after its first leg.
+fn measure(run: &LinkRun, addresses: &[SocketAddr], watch: &dyn Watch) -> LinkEnd {
     let leg = |profile: &LinkProfile| -> Result<LinkMeasured, LinkFault> {
         let order = Order {
-            addresses: &addresses,
+            addresses,
             profile,
             identity: Some(run.identity.clone()),
             patience: Patience::default(),
@@ -221,9 +225,13 @@ impl client::Watch for Ears<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::net::{IpAddr, TcpListener};
+    use std::sync::Arc;
+
     use super::*;
     use crate::base::network::Endpoint;
     use crate::config::document::Document;
+    use crate::iperf::server::{Admit, Limits, Server};
     use crate::model::link::LinkIdentity;
     use crate::workload::testing::Ears as Deaf;
 
@@ -287,5 +295,41 @@ mod tests {
         assert_eq!(own.text, "there: 127.0.0.1 is this host: no link lies between");
         assert_eq!(fault("127.0.0.1:1", true).reason, LinkReason::Refused, "nobody listens");
         assert_eq!(fault("no-such-host.invalid", false).reason, LinkReason::Refused);
+    }
+
+    /// Says that it runs on the kernel of this name.
+    struct House(&'static str);
+
+    impl Admit for House {
+        fn knows(&self, _: IpAddr) -> bool {
+            true
+        }
+
+        fn turn(&self) -> Option<Box<dyn Send>> {
+            Some(Box::new(()))
+        }
+
+        fn identity(&self, _: SocketAddr) -> Option<LinkIdentity> {
+            Some(LinkIdentity { boot_id: self.0.into(), ..LinkIdentity::default() })
+        }
+    }
+
+    #[test]
+    fn a_peer_with_this_hosts_boot_id_is_refused_as_a_measurement() {
+        let test = |theirs, own: &str, allow_same_kernel| {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let address = listener.local_addr().unwrap();
+            let server = Server::start(listener, Arc::new(House(theirs)), Limits::default());
+            let _server = server.unwrap();
+            let identity = LinkIdentity { boot_id: own.into(), ..LinkIdentity::default() };
+            let run = LinkRun { identity, ..run_to("there", allow_same_kernel) };
+            measure(&run, &[address], &Deaf::default())
+        };
+        let fault = test("b", "b", false).unwrap_err();
+        assert_eq!(fault.reason, LinkReason::Denied);
+        assert_eq!(fault.text, "there: it runs on this host's kernel: no link lies between");
+        assert!(test("a", "b", false).is_ok(), "another kernel");
+        assert!(test("b", "b", true).is_ok(), "`peers.allow_same_kernel`");
+        assert!(test("", "", false).is_ok(), "hosts without a boot id are not one for that");
     }
 }

@@ -171,6 +171,7 @@ fn probe_points(snapshot: &Snapshot) -> Vec<Point> {
     }
     for link in &snapshot.links {
         probe::throughput::metrics::points(link, snapshot.at, &mut points);
+        families::link_verdict(link, snapshot.at, &mut points);
     }
     for target in &snapshot.targets {
         probe::metrics::target_points(target, &mut points);

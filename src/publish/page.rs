@@ -1,9 +1,12 @@
 //! The page for people: one screen, no script, every number with its unit and age.
 
+mod links;
+
 use std::collections::BTreeMap;
 
 use askama::Template;
 
+use self::links::LinkRow;
 use super::phrase::{ago, is_link, rate, sentence, span, time};
 use crate::base::clock::Moment;
 use crate::base::fault::FaultKind;
@@ -33,6 +36,8 @@ struct Page<'a> {
     at: String,
     resources: Vec<ResourceRow<'a>>,
     targets: Vec<TargetRows<'a>>,
+    mesh: String,
+    links: Vec<LinkRow<'a>>,
     notes: &'a [String],
     version: &'static str,
 }
@@ -110,6 +115,8 @@ pub fn render(snapshot: &Snapshot, stale: bool) -> String {
         at: time(snapshot.at),
         resources: snapshot.resources.iter().map(resource).collect(),
         targets: targets(snapshot),
+        mesh: links::mesh(&snapshot.mesh),
+        links: snapshot.links.iter().map(|link| links::row(link, snapshot.at)).collect(),
         notes: &snapshot.notes,
         version: env!("CARGO_PKG_VERSION"),
     };
@@ -176,16 +183,18 @@ fn probe_row(probe: &ProbeView, now: Moment) -> ProbeRow<'_> {
 }
 
 fn state(probe: &ProbeView, now: Moment) -> (&'static str, String) {
-    match (probe.state, probe.next_due) {
-        (ProbeState::Hung { since }, _) => ("bad", format!("hung for {}", span(now.since(since)))),
-        (ProbeState::Running { since }, _) => {
-            ("ok", format!("running for {}", span(now.since(since))))
-        }
-        (ProbeState::Waiting, Some(due)) if due.mono > now.mono => {
-            ("", format!("next in {}", span(due.since(now))))
-        }
-        (ProbeState::Waiting, Some(_)) => ("", "due now".to_owned()),
-        (ProbeState::Waiting, None) => ("", "not planned".to_owned()),
+    match probe.state {
+        ProbeState::Hung { since } => ("bad", format!("hung for {}", span(now.since(since)))),
+        ProbeState::Running { since } => ("ok", format!("running for {}", span(now.since(since)))),
+        ProbeState::Waiting => ("", next(probe.next_due, now)),
+    }
+}
+
+fn next(due: Option<Moment>, now: Moment) -> String {
+    match due {
+        Some(due) if due.mono > now.mono => format!("next in {}", span(due.since(now))),
+        Some(_) => "due now".to_owned(),
+        None => "not planned".to_owned(),
     }
 }
 

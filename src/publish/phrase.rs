@@ -23,7 +23,9 @@ pub(super) fn sentence(snapshot: &Snapshot, stale: bool) -> (&'static str, Strin
         _ => None,
     });
     let failed = snapshot.probes.iter().filter(|p| p.history.first().is_some_and(|e| !e.ok));
-    let failed: Vec<_> = failed.map(|probe| probe.name.as_ref()).collect();
+    let peers = snapshot.links.iter().filter(|link| !link.fault.is_empty());
+    let peers = peers.map(|link| format!("{} with {}", link.probe, link.peer));
+    let failed: Vec<_> = failed.map(|probe| probe.name.to_string()).chain(peers).collect();
     let mut said: Vec<String> = hung.collect();
     let mood = match (said.is_empty(), failed.is_empty()) {
         (false, _) => "bad",

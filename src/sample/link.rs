@@ -231,8 +231,8 @@ impl Links {
             families::push(track, &counters, out);
         }
         out.lines.extend(line_of(track));
-        let used = track.share().filter(|_| track.class == LinkClass::Physical);
-        out.conditions.lines.extend(used.map(|share| (Arc::clone(&track.name), share)));
+        let used = track.used().filter(|_| track.class == LinkClass::Physical);
+        out.conditions.lines.extend(used.map(|used| (Arc::clone(&track.name), used)));
         out.resources.push(resource(track));
         out.notes.extend(note(track));
     }

@@ -1,10 +1,13 @@
 //! Whether a probe may run now. Every reason to wait has its word and its number.
 
+use std::collections::BTreeMap;
+
 use crate::base::clock::Moment;
 use crate::base::units::{Bytes, Ratio, Seconds};
 use crate::config::settings::GuardSettings;
 use crate::model::job::Device;
-use crate::model::outcome::{Conditions, DiskCondition, Inspection, Skip};
+use crate::model::metric::Label;
+use crate::model::outcome::{Conditions, DiskCondition, Inspection, LineUse, Skip};
 
 /// The idle gate, by medium: a spindle is as busy as its time, anything else as its queue.
 const ROTATIONAL_BUSY_MAX: Ratio = Ratio(0.20);
@@ -62,11 +65,11 @@ pub fn permit(
     if request.exempt { Ok(()) } else { idle(request.devices, conditions, now) }
 }
 
-/// Whether this host's lines leave room for a test that fills one: the end that makes it asks. The
-/// other end can't: its lines are in use since the leg before.
-/// A line whose rate is unknown says nothing.
-pub fn lines_idle(conditions: &Conditions) -> Leave {
-    match conditions.lines.iter().find(|(_, used)| **used >= LINE_MAX) {
+/// Whether a host's lines leave room for a test that fills one: each end asks for its own. A line
+/// whose rate is unknown says nothing.
+pub fn lines_idle(lines: &BTreeMap<Label, LineUse>) -> Leave {
+    let mut used = lines.iter().filter_map(|(line, used)| Some((line, used.share?)));
+    match used.find(|(_, used)| *used >= LINE_MAX) {
         Some((line, used)) => {
             skip(Skip::Busy, format!("{line} is used at {used} of its rate (limit {LINE_MAX})"))
         }
@@ -265,11 +268,13 @@ mod tests {
 
     #[test]
     fn a_line_in_use_keeps_link_tests_away() {
-        let used =
-            |share| Conditions { lines: [("eth0".into(), Ratio(share))].into(), ..quiet(None) };
-        assert_eq!(lines_idle(&used(0.19)), Ok(()));
-        assert_eq!(lines_idle(&quiet(None)), Ok(()), "its rate is unknown");
-        let (skip, text) = lines_idle(&used(0.35)).unwrap_err();
+        let used = |share: Option<f64>| {
+            let used = LineUse { share: share.map(Ratio), ..LineUse::default() };
+            BTreeMap::from([("eth0".into(), used)])
+        };
+        assert_eq!(lines_idle(&used(Some(0.19))), Ok(()));
+        assert_eq!(lines_idle(&used(None)), Ok(()), "its rate is unknown");
+        let (skip, text) = lines_idle(&used(Some(0.35))).unwrap_err();
         assert_eq!(
             (skip, text.as_str()),
             (Skip::Busy, "eth0 is used at 35.0 % of its rate (limit 20.0 %)")

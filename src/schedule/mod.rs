@@ -15,3 +15,5 @@ pub mod writes;
 mod mesh_simulation;
 #[cfg(test)]
 mod simulation;
+#[cfg(test)]
+mod slots_simulation;

@@ -1,18 +1,17 @@
-//! Turns of hosts that share one backend: wall-clock slots, without a coordinator. Each host knows
-//! all names, and so whose slot it is; clocks that differ by less than the slack do no harm.
+//! Turns of hosts that share one backend: wall-clock slots, without a coordinator, counted as those of
+//! the tournament are. Each host knows all names, and so whose slot it is; clocks that differ by less
+//! than the slack do no harm. Slots of their own: those of tests with peers may be hours apart.
 
 use std::time::Duration;
 
+use super::tournament::EPOCH;
 use crate::base::clock::Moment;
 use crate::base::units::Seconds;
 
 /// One host's slot.
 pub const SLOT: Duration = Duration::from_secs(60);
 /// Left free at both ends of a slot: clocks differ, and a run may end late.
-const SLACK: Duration = Duration::from_secs(3);
-/// Where names are not known, each host picks one of so many slots by its own name: two that pick
-/// the same still meet.
-const UNKNOWN_HOSTS: u64 = 60;
+pub(super) const SLACK: Duration = Duration::from_secs(3);
 
 /// The slots of one backend as one host sees them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,21 +22,17 @@ pub struct Slots {
 }
 
 impl Slots {
-    /// `hosts` share the backend `name`, `me` among them; in any order, the same on each.
+    /// `hosts` share a backend, `me` among them; in any order, the same on each.
     ///
     /// # Errors
-    /// Where `hosts` are named and `me` isn't one of them.
-    pub fn new(name: &str, hosts: &[String], me: &str) -> Result<Self, String> {
-        if hosts.is_empty() {
-            let own = u64::from(crc32fast::hash(format!("{name}\0{me}").as_bytes()));
-            return Ok(Self { own: own % UNKNOWN_HOSTS, of: UNKNOWN_HOSTS });
-        }
-        let mut sorted: Vec<&str> = hosts.iter().map(String::as_str).collect();
+    /// Where `me` isn't one of them: then nobody knows when its turn is.
+    pub fn new<'a>(hosts: impl IntoIterator<Item = &'a str>, me: &str) -> Result<Self, String> {
+        let mut sorted: Vec<&str> = hosts.into_iter().collect();
         sorted.sort_unstable();
         sorted.dedup();
         match sorted.binary_search(&me) {
             Ok(own) => Ok(Self { own: own as u64, of: sorted.len() as u64 }),
-            Err(_) => Err(format!("`{me}`, this host, is not among those that share `{name}`")),
+            Err(_) => Err(format!("`{me}`, this host, is not among {}", sorted.join(", "))),
         }
     }
 
@@ -52,7 +47,7 @@ impl Slots {
         let cycle = SLOT.as_nanos() * u128::from(self.of);
         let begin = SLOT.as_nanos() * u128::from(self.own) + SLACK.as_nanos();
         let end = SLOT.as_nanos() * u128::from(self.own + 1) - SLACK.as_nanos();
-        let at = now.wall.as_nanos() % cycle;
+        let at = now.wall.saturating_sub(EPOCH).as_nanos() % cycle;
         if at >= begin && at + run.duration().as_nanos() <= end {
             return None;
         }
@@ -72,20 +67,24 @@ mod tests {
         (0..n).map(|i| format!("host{i}")).collect()
     }
 
-    fn at(wall: Duration) -> Moment {
-        Moment { wall, ..ManualClock::starting_at(0).now() }
+    fn slots(n: usize, me: &str) -> Slots {
+        Slots::new(hosts(n).iter().map(String::as_str), me).unwrap()
+    }
+
+    /// So long after the slots began.
+    fn at(time: Duration) -> Moment {
+        Moment { wall: EPOCH + time, ..ManualClock::starting_at(0).now() }
     }
 
     #[test]
     fn a_host_that_is_not_named_is_told() {
-        let text = Slots::new("pool", &hosts(3), "other").unwrap_err();
-        assert_eq!(text, "`other`, this host, is not among those that share `pool`");
-        assert!(Slots::new("pool", &[], "other").is_ok());
+        let text = Slots::new(["b", "a", "b"], "other").unwrap_err();
+        assert_eq!(text, "`other`, this host, is not among a, b");
     }
 
     #[test]
     fn an_own_slot_comes_round_and_a_run_has_to_fit_what_is_left_of_it() {
-        let slots = Slots::new("pool", &hosts(3), "host1").unwrap();
+        let slots = slots(3, "host1");
         let wait = |seconds, run| slots.wait(Seconds(run), at(Duration::from_secs(seconds)));
         let secs = |n| Some(Duration::from_secs(n));
         assert_eq!(wait(0, 5.0), secs(63));
@@ -105,10 +104,9 @@ mod tests {
         ) {
             let (a, b) = (a % n, b % n);
             prop_assume!(a != b);
-            let mut names = hosts(n);
-            let mine = Slots::new("pool", &names, &names[a]).unwrap();
-            names.reverse();
-            let theirs = Slots::new("pool", &names, &format!("host{b}")).unwrap();
+            let names = hosts(n);
+            let mine = slots(n, &names[a]);
+            let theirs = Slots::new(names.iter().rev().map(String::as_str), &names[b]).unwrap();
             // When each of them runs next, on its own clock; the other's is ahead by the skew.
             let now = Duration::from_millis(begin);
             let skew = Duration::from_millis(skew_ms);
@@ -125,7 +123,7 @@ mod tests {
         fn after_the_wait_it_may_run(
             n in 1..9_usize, now in any::<u32>(), run in 0.1..54.0,
         ) {
-            let slots = Slots::new("pool", &hosts(n), "host0").unwrap();
+            let slots = slots(n, "host0");
             let now = Duration::from_secs(now.into());
             let then = now + slots.wait(Seconds(run), at(now)).unwrap_or_default();
             prop_assert_eq!(slots.wait(Seconds(run), at(then)), None);

@@ -16,7 +16,7 @@ pub const GUARD: Duration = Duration::from_secs(4);
 const JITTER: Duration = Duration::from_secs(2);
 
 /// Where slots are counted from, after 1970: not on the hour, when everybody's jobs begin.
-const EPOCH: Duration = Duration::from_secs(2243);
+pub(super) const EPOCH: Duration = Duration::from_secs(2243);
 
 /// The times of a schedule, the same on every host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

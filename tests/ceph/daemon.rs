@@ -52,7 +52,7 @@ fn publishes() {
             ["0", "1"].map(|osd| of("loadline_osd_bench_deviation_ratio", osd).unwrap());
         assert!((deviations[0] + deviations[1]).abs() < 1e-9, "{deviations:?}");
         assert_eq!(page.all("loadline_osd_verdict_info", &[]).len(), 2, "one limit each");
-        assert!(daemon.get("/").unwrap().contains("osd.0, osd.1</span>: something above"));
+        assert!(daemon.get("/").unwrap().contains("osd.0, osd.1: <b>cache</b>: something above"));
         let target = ["target=\"pool\""];
         assert_eq!(page.get("loadline_probe_written_bytes_total", &target), Some(33_554_432.0));
         assert_eq!(page.get("loadline_filesystem_size_bytes", &target), None, "nobody asked");

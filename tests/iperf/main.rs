@@ -22,10 +22,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use loadline::base::units::{Bytes, Seconds};
+use loadline::base::units::{Bytes, Rate, Seconds};
 use loadline::iperf::client::{self, Order, Patience, Watch};
 use loadline::iperf::server::{Admit, Limits, Server};
 use loadline::model::link::{LinkFault, LinkIdentity, LinkInterval, LinkMeasured, LinkProfile};
+use loadline::model::way::EndLine;
 
 /// Longest wait for anything that should happen soon; reached only by a fault.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -80,7 +81,8 @@ fn watched(
     profile: &LinkProfile,
     seen: &mut Seen,
 ) -> Result<LinkMeasured, LinkFault> {
-    let identity = Some(LinkIdentity { boot_id: "near".into(), list_digest: "d1".into() });
+    let (boot_id, list_digest) = ("near".into(), "d1".into());
+    let identity = Some(LinkIdentity { boot_id, list_digest, ..LinkIdentity::default() });
     let order = Order { addresses: &[peer], profile, identity, patience: patient() };
     client::run(&order, seen)
 }
@@ -111,8 +113,9 @@ impl Admit for House {
         free.then(|| Box::new(Taken(Arc::clone(&self.taken))) as Box<dyn Send>)
     }
 
-    fn identity(&self) -> Option<LinkIdentity> {
-        Some(LinkIdentity { boot_id: "far".into(), list_digest: "d2".into() })
+    fn identity(&self, _: SocketAddr) -> Option<LinkIdentity> {
+        let line = EndLine { sends: Some(Rate(125e6)), receives: None };
+        Some(LinkIdentity { boot_id: "far".into(), list_digest: "d2".into(), line })
     }
 }
 

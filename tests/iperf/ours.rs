@@ -29,7 +29,8 @@ fn each_direction_has_what_its_sender_knows() {
         assert_eq!(measured.forward.is_some(), direction.forward());
         assert_eq!(measured.reverse.is_some(), direction.reverse());
         measured.forward.iter().chain(&measured.reverse).for_each(|flow| whole(flow, 2));
-        assert_eq!(measured.identity.as_ref().unwrap().boot_id, "far");
+        let theirs = measured.identity.as_ref().unwrap();
+        assert_eq!((theirs.boot_id.as_str(), theirs.line.sends), ("far", Some(Rate(125e6))));
     }
     assert_eq!(ours.server.counts().get(&None), Some(&3));
 }

@@ -1,16 +1,20 @@
 //! What `loadline check` says of tests with peers: who, how, and when.
 
+use std::collections::BTreeSet;
+
 use crate::base::clock::{Clock, SystemClock};
 use crate::config::peer_files::PeerFiles;
+use crate::daemon::meetings::fills;
 use crate::daemon::mesh::Mesh;
 use crate::daemon::plan::Plan;
+use crate::host::roots::Roots;
 use crate::model::peer::Peer;
 
 /// Peers that are named one by one.
 const NAMED_MAX: usize = 20;
 
 /// Nothing where no probe goes to peers.
-pub(super) fn lines(plan: &Plan, host_name: &str) -> Vec<String> {
+pub(super) fn lines(plan: &Plan, host_name: &str, roots: &Roots) -> Vec<String> {
     let (Some(link), Some(settings)) = (&plan.link, &plan.settings.peers) else {
         return Vec::new();
     };
@@ -46,6 +50,10 @@ pub(super) fn lines(plan: &Plan, host_name: &str) -> Vec<String> {
     if more > 0 {
         lines.push(format!("  and {more} more"));
     }
+    let tested = mesh.peers.iter().enumerate().filter(|(at, _)| tournament.interval(*at).is_some());
+    let asks: BTreeSet<String> =
+        tested.filter_map(|(_, peer)| fills::unasked(peer, roots, &plan.settings)).collect();
+    lines.extend(asks.into_iter().map(|text| format!("no test is made: {text}")));
     lines
 }
 
@@ -59,7 +67,7 @@ mod tests {
         let document = Document::parse("f", text).unwrap();
         let settings = Settings::read(&document, &crate::daemon::plan::kind_names()).unwrap();
         let plan = Plan::build(settings, &document, std::path::Path::new("/state")).unwrap();
-        lines(&plan, "storage1").join("\n")
+        lines(&plan, "storage1", &Roots::default()).join("\n")
     }
 
     #[test]

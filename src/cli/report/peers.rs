@@ -9,11 +9,12 @@ use super::whole::Whole;
 use crate::base::clock::{Clock, SystemClock};
 use crate::base::units::{Rate, Seconds};
 use crate::cli::throughput::{resolve, sums};
-use crate::cli::way;
 use crate::config::settings::Settings;
+use crate::daemon::meetings::judging::line_rates;
 use crate::host::link_facts::Declared;
 use crate::host::links::{bytes_moved, is_own_network};
 use crate::host::roots::Roots;
+use crate::host::route::{Overrides, way_of, way_to};
 use crate::iperf::client::{self, Order, Patience, Watch};
 use crate::judge::facts::Run;
 use crate::judge::from_link::{LinkRun, link};
@@ -21,7 +22,7 @@ use crate::model::link::{
     LinkDirection, LinkFault, LinkInterval, LinkMeasured, LinkProfile, LinkReason,
 };
 use crate::model::path::DeclaredPath;
-use crate::model::way::{Line, PeerWay};
+use crate::model::way::{EndLine, Line, PeerWay};
 use crate::probe::cpu::{Cpus, Shares};
 use crate::worker::Stop;
 
@@ -48,9 +49,11 @@ pub(super) struct Ground {
 
 impl Ground {
     pub(super) fn new(roots: Roots, settings: &Settings, path: DeclaredPath) -> Self {
-        let rates = settings.sample.links.iter();
-        let links = rates.filter_map(|(name, link)| Some((name.clone(), link.rate?))).collect();
-        Self { roots, path, links }
+        Self { roots, path, links: line_rates(settings) }
+    }
+
+    fn overrides(&self) -> Overrides<'_> {
+        Overrides { path: &self.path, links: &self.links, peer: EndLine::default() }
     }
 }
 
@@ -95,9 +98,8 @@ impl<'a> Peer<'a> {
     /// Where the name has no address.
     fn find(name: &str, size: Size, ground: &'a Ground) -> Result<Self, String> {
         let addresses = resolve(name).map_err(|failure| failure.text)?;
-        let way = addresses.first().map_or_else(PeerWay::default, |first| {
-            way::to(&first.to_string(), &ground.roots, (&ground.path, &ground.links))
-        });
+        let way = |first: &SocketAddr| way_to(*first, &ground.roots, &ground.overrides());
+        let way = addresses.first().map_or_else(PeerWay::default, way);
         let runs = [(STREAMS, false), (STREAMS, true), (1, false)];
         let runs = runs.map(|(streams, reverse)| Planned::new(name, (streams, reverse), size));
         Ok(Self { name: name.to_owned(), addresses, ground, way, runs: runs.into() })
@@ -168,7 +170,7 @@ impl<'a> Peer<'a> {
             Err(fault) => (None, Some(fault)),
         };
         // A name may have several addresses: this is the one that answered.
-        let way = way::to(&measured.peer, &ground.roots, (&ground.path, &ground.links));
+        let way = way_of(&measured.peer, &ground.roots, &ground.overrides());
         let run = LinkRun {
             measured: &measured,
             reverse: planned.reverse,

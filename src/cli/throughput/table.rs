@@ -203,7 +203,7 @@ mod tests {
     fn a_ceiling_is_told_with_its_share_or_why_there_is_none() {
         let of = |share| {
             let (line, rate, source) = (Rate(125e6), Rate(113_621_586.0), "eth0".into());
-            let ceiling = Some(LinkCeiling { line, rate, share, source });
+            let ceiling = Some(LinkCeiling { line, rate, share, declared: false, source });
             ceiling_of(&LinkFlow { ceiling, ..LinkFlow::default() })
         };
         fn ceiling_of(flow: &LinkFlow) -> String {

@@ -5,10 +5,14 @@ use std::sync::Mutex;
 
 use super::*;
 use crate::base::clock::ManualClock;
-use crate::base::units::Ratio;
+use crate::base::units::{Ratio, Seconds};
 use crate::config::document::Document;
 use crate::config::settings::Settings;
+use crate::daemon::board::Shared;
 use crate::model::job::What;
+use crate::model::link::{LinkFlow, LinkMeasured, LinkProfile};
+use crate::model::peer::LinkDone;
+use crate::model::verdict::Limit;
 
 const CONFIG: &str = "\
     probes: [{name: mesh, kind: throughput, every: 2m, throughput: {runtime: 1s}}]\n\
@@ -24,9 +28,26 @@ impl Runner for Told {
         self.1.advance(Duration::from_secs(1));
         let end = match self.0.lock().unwrap().pop_front() {
             Some(reason) => Err(LinkFault::new(reason, "b: no")),
-            None => Ok(LinkDone { single: None, legs: Vec::new() }),
+            None => Ok(LinkDone { single: None, legs: vec![sent(900e6 / 8.0)] }),
         };
         Ended::Replied(Reply::Linked(Box::new(end)))
+    }
+}
+
+fn sent(bytes_per_second: f64) -> LinkMeasured {
+    let flow = LinkFlow {
+        received: Bytes(bytes_per_second as u64),
+        receiver_time: Seconds(1.0),
+        ..LinkFlow::default()
+    };
+    LinkMeasured {
+        peer: "192.0.2.7:5201".into(),
+        profile: LinkProfile::plain(4, Seconds(1.0)),
+        forward: Some(flow),
+        reverse: None,
+        own_cpu: Default::default(),
+        peer_cpu: Default::default(),
+        identity: None,
     }
 }
 
@@ -50,6 +71,7 @@ fn on_a_host(
     let runner = Arc::new(Told(told, clock.clone(), Mutex::default()));
     let turn = tempfile::tempdir().unwrap();
     let meetings = Meetings {
+        roots: Roots::default(),
         board: Arc::default(),
         clock: Arc::new(clock.clone()),
         halt: Halt::default(),
@@ -59,7 +81,8 @@ fn on_a_host(
         host_name: "a".into(),
         boot_id: "boot".into(),
     };
-    meetings.board.lock().conditions.lines = [("eth0".into(), Ratio(used))].into();
+    let used = LineUse { share: Some(Ratio(used)), ..LineUse::default() };
+    meetings.board.lock().conditions.lines = [("eth0".into(), used)].into();
     let mut lane = meetings.open(Arc::new(plan));
     let _held = hold_turn.then(|| Turn::try_take(&meetings.turn_places).unwrap());
     let until = clock.now().wall + Duration::from_secs(120) * slots;
@@ -82,6 +105,30 @@ fn a_peer_is_tested_once_a_slot() {
     assert_eq!((view.runs, runs.len(), view.every.0), (5, 5, 120.0));
     assert!(runs.windows(2).all(|pair| pair[1] - pair[0] >= Duration::from_secs(118)));
     assert!(view.last.is_some() && view.failures.is_empty() && !view.running);
+}
+
+#[test]
+fn a_result_is_set_against_the_way_that_it_took_and_judged() {
+    let config = format!("{CONFIG}path: {{link: 1Gbit, encapsulation: vxlan}}\n");
+    let (view, _) = on_a_host((&config, 0.0), 1, &[], false);
+    let LinkResult { done, verdicts } = view.last.as_deref().unwrap();
+    let ceiling = done.transmit().unwrap().ceiling.as_ref().unwrap();
+    assert_eq!((ceiling.rate.bits().as_str(), ceiling.declared), ("908.97 Mbit/s", true));
+    assert_eq!(verdicts[0].as_ref().unwrap().limit, Limit::Link);
+    assert!(verdicts[1].is_none() && done.same_host_suspected() == Some(false));
+}
+
+#[test]
+fn what_this_hosts_own_tests_moved_keeps_no_test_away() {
+    let mut shared = Shared::default();
+    let every = Document::parse("f", "sample: {every: 2s}\n").unwrap();
+    let settings = Settings::read(&every, &[]).unwrap();
+    shared.plan = Some(Arc::new(Plan::build(settings, &every, "/state".as_ref()).unwrap()));
+    let at = |seconds| Moment::default().plus(Duration::from_secs(seconds));
+    assert!(shared.lines_of_others(at(100)).is_some());
+    shared.tested = Some(at(100));
+    assert!(shared.lines_of_others(at(105)).is_none(), "two windows may be the test's");
+    assert!(shared.lines_of_others(at(106)).is_some());
 }
 
 #[test]

@@ -103,7 +103,7 @@ static NO_PATH: DeclaredPath =
 static NO_LINKS: Declared = Declared::new();
 
 fn nothing() -> Overrides<'static> {
-    Overrides { path: &NO_PATH, links: &NO_LINKS, peer: None }
+    Overrides { path: &NO_PATH, links: &NO_LINKS, peer: EndLine::default() }
 }
 
 fn mbit(line: &Option<Line>) -> String {
@@ -266,10 +266,11 @@ fn what_the_operator_says_wins_and_of_both_ends_the_lower_holds() {
     assert_eq!(mbit(&net.way(PEER, &ten).transmit), "9089.73");
     let wrapped = DeclaredPath { encapsulation: Some(Encapsulation::Gre), ..NO_PATH.clone() };
     assert_eq!(mbit(&net.way(PEER, &Overrides { path: &wrapped, ..ten }).transmit), "9141.74");
-    let lower = Overrides { peer: Some(Rate(125e6)), ..ten };
-    let line = net.way(PEER, &lower).transmit.unwrap();
-    assert_eq!(line.source, "the peer's, 1 Gbit/s, VXLAN, MTU 1500");
-    let higher = Overrides { peer: Some(Rate(12.5e9)), ..ten };
+    let receives = |rate| EndLine { receives: Some(Rate(rate)), sends: None };
+    let lower = net.way(PEER, &Overrides { peer: receives(125e6), ..ten });
+    assert_eq!(lower.transmit.unwrap().source, "the peer's, 1 Gbit/s, VXLAN, MTU 1500");
+    assert_eq!(mbit(&lower.receive), "9089.73", "what it sends by, it didn't say");
+    let higher = Overrides { peer: receives(12.5e9), ..ten };
     assert_eq!(mbit(&net.way(PEER, &higher).transmit), "9089.73");
     let unseen = Overrides { path: &said, ..nothing() };
     let nowhere = net.way("192.0.2.99:5201", &unseen);

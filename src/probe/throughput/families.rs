@@ -2,7 +2,7 @@
 
 use crate::model::metric::Desc;
 use crate::probe::families::{
-    FAILURES, INTERVAL, LAST_RUN, LAST_SUCCESS, PROBE_INFO, RUN_TIME, RUNS, SKIPS, family,
+    FAILURES, FLAGS, INTERVAL, LAST_RUN, LAST_SUCCESS, PROBE_INFO, RUN_TIME, RUNS, SKIPS, family,
 };
 
 const PEER: &[&str] = &["probe", "peer"];
@@ -10,6 +10,7 @@ const REASON: &[&str] = &["probe", "peer", "reason"];
 const DIRECTION: &[&str] = &["probe", "peer", "direction"];
 const QUANTILE: &[&str] = &["probe", "peer", "direction", "q"];
 const STREAM: &[&str] = &["probe", "peer", "direction", "stream"];
+const FLAG: &[&str] = &["probe", "peer", "flag"];
 const INFO: &[&str] = &["probe", "peer", "profile", "streams"];
 
 pub(super) static PEER_RUNS: Desc = RUNS.labelled(PEER);
@@ -20,6 +21,7 @@ pub(super) static PEER_LAST_SUCCESS: Desc = LAST_SUCCESS.labelled(PEER);
 pub(super) static PEER_INTERVAL: Desc = INTERVAL.labelled(PEER);
 pub(super) static PEER_RUN_TIME: Desc = RUN_TIME.labelled(PEER);
 pub(super) static PEER_INFO: Desc = PROBE_INFO.labelled(INFO);
+pub(super) static PEER_FLAGS: Desc = FLAGS.labelled(FLAG);
 
 family! {
     TRANSMIT: gauge "loadline_link_probe_transmit_bytes_per_second" PEER
@@ -31,6 +33,12 @@ family! {
         "Payload a second of one stream alone, before the others." "worker, the peer's results";
     STREAM_RATE: gauge "loadline_link_probe_stream_bytes_per_second" STREAM
         "Payload a second of each stream of the last run." "worker, the peer's results";
+    LINE: gauge "loadline_link_probe_line_bytes_per_second" DIRECTION
+        "Rate of the slowest line that is known on the way, headers and all; absent while none is."
+        "rtnetlink, /sys/class/net/*/speed, configuration";
+    CEILING: gauge "loadline_link_probe_ceiling_bytes_per_second" DIRECTION
+        "Payload a second that the way carries, by its line rate, its packets and what wraps them; \
+         absent while no line rate is known." "line rate, TCP_INFO tcpi_snd_mss";
     RETRANSMITS: counter "loadline_link_probe_retransmits_total" DIRECTION
         "Segments that the sender sent again in all runs; absent until a sender's kernel said it."
         "TCP_INFO tcpi_total_retrans";
@@ -40,7 +48,8 @@ family! {
         "Round-trip time under the load of the last run: the least of a packet (q 0), and of the \
          smoothed value ten times a second." "TCP_INFO tcpi_min_rtt, tcpi_rtt";
     BUSY: counter "loadline_link_probe_busy_total" PEER
-        "Times that the peer was in another test, second tries counted." "the peer's answer";
+        "Times that the peer was in another test, or its lines in use; second tries counted."
+        "the peer's answer";
     LIST_MISMATCH: gauge "loadline_link_probe_list_mismatch" PEER
         "Whether the peer goes by another list of peers or other times than this host; absent until \
          it said so." "the peer's results";
@@ -79,10 +88,13 @@ pub static DESCS: &[&Desc] = &[
     &PEER_INTERVAL,
     &PEER_RUN_TIME,
     &PEER_INFO,
+    &PEER_FLAGS,
     &TRANSMIT,
     &RECEIVE,
     &SINGLE,
     &STREAM_RATE,
+    &LINE,
+    &CEILING,
     &RETRANSMITS,
     &RETRANSMIT_RATIO,
     &RTT,

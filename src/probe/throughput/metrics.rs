@@ -5,7 +5,7 @@ use super::families::*;
 use crate::base::clock::Moment;
 use crate::model::link::{LinkFlow, LinkReason};
 use crate::model::metric::{Label, Point, push_some};
-use crate::model::peer::{LINK_SKIPS, LinkDone, LinkView, MeshView};
+use crate::model::peer::{LINK_SKIPS, LinkDone, LinkResult, LinkView, MeshView};
 
 /// All that is published of one link probe to one peer; results only while they are fresh.
 pub fn points(view: &LinkView, now: Moment, out: &mut Vec<Point>) {
@@ -16,10 +16,12 @@ pub fn points(view: &LinkView, now: Moment, out: &mut Vec<Point>) {
         push_some(out, &RETRANSMITS, &labels, sum.map(|n| n as f64));
     }
     push_some(out, &LIST_MISMATCH, &labels, view.list_differs.map(number));
-    let Some(done) = view.fresh(now) else { return };
+    let Some(LinkResult { done, .. }) = view.fresh(now) else { return };
     let streams = done.legs.first().map_or(0, |leg| leg.profile.streams).to_string();
     let info = [labels[0], labels[1], &super::NAME.into(), &streams.into()];
     out.push(Point::number(&PEER_INFO, &info, 1.0));
+    let flag = [labels[0], labels[1], &"same_host_suspected".into()];
+    push_some(out, &PEER_FLAGS, &flag, done.same_host_suspected().map(number));
     rates(labels, done, out);
     for (direction, flow) in DIRECTIONS.into_iter().zip([done.transmit(), done.receive()]) {
         if let Some(flow) = flow {
@@ -72,6 +74,9 @@ fn rates(labels: [&Label; 2], done: &LinkDone, out: &mut Vec<Point>) {
 /// What one direction's flow says of the path.
 fn path(labels: [&Label; 2], direction: &Label, (flow, out): (&LinkFlow, &mut Vec<Point>)) {
     let [probe, peer] = labels;
+    let ceiling = flow.ceiling.as_ref();
+    push_some(out, &LINE, &[probe, peer, direction], ceiling.map(|ceiling| ceiling.line.0));
+    push_some(out, &CEILING, &[probe, peer, direction], ceiling.map(|ceiling| ceiling.rate.0));
     let ratio = flow.retransmit_ratio.map(|ratio| ratio.0);
     push_some(out, &RETRANSMIT_RATIO, &[probe, peer, direction], ratio);
     if let Some(rtt) = flow.rtt {
@@ -113,9 +118,10 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::base::units::{Bytes, Ratio, Seconds};
+    use crate::base::units::{Bytes, Rate, Ratio, Seconds};
     use crate::model::link::{LinkMeasured, LinkProfile, LinkRtt, LinkStream};
     use crate::model::metric::Value;
+    use crate::model::way::LinkCeiling;
 
     fn page(view: &LinkView, now: Moment) -> BTreeMap<String, f64> {
         let mut out = Vec::new();
@@ -171,7 +177,7 @@ mod tests {
             failures: BTreeMap::from([("busy", 1), ("worker_died", 1)]),
             retransmits: [Some(9), None],
             last_success: Some(Moment::default()),
-            last: Some(Arc::new(done)),
+            last: Some(Arc::new(LinkResult { done, verdicts: [None, None] })),
             ..LinkView::default()
         }
     }
@@ -188,6 +194,25 @@ mod tests {
         assert!(!page.contains_key("link_probe_retransmits_total{mesh,b,receive}"));
         assert_eq!(page["probe_info{mesh,b,throughput,2}"], 1.0);
         assert_eq!(page["link_probe_busy_total{mesh,b}"], 3.0);
+    }
+
+    #[test]
+    fn what_the_way_carries_is_there_where_a_line_rate_is_known() {
+        let series = |name: &str, direction| format!("link_probe_{name}{{mesh,b,{direction}}}");
+        let mut known = view();
+        let result = Arc::make_mut(known.last.as_mut().unwrap());
+        result.done.legs[0].forward.as_mut().unwrap().ceiling = Some(LinkCeiling {
+            line: Rate(125.0),
+            rate: Rate(117.0),
+            share: Some(Ratio(0.85)),
+            declared: true,
+            source: String::new(),
+        });
+        let page = page(&known, Moment::default());
+        assert_eq!(page[&series("line_bytes_per_second", "transmit")], 125.0);
+        assert_eq!(page[&series("ceiling_bytes_per_second", "transmit")], 117.0);
+        assert!(!page.contains_key(&series("ceiling_bytes_per_second", "receive")));
+        assert_eq!(page["probe_flag{mesh,b,same_host_suspected}"], 0.0);
     }
 
     #[test]

@@ -4,10 +4,13 @@ use super::*;
 use crate::base::units::{Bytes, Rate, Ratio, Seconds};
 use crate::model::ceph::Osd;
 use crate::model::job::Profile;
+use crate::model::link::{LinkCpu, LinkFlow, LinkMeasured, LinkProfile};
 use crate::model::outcome::Skip;
+use crate::model::peer::{LinkDone, LinkResult, LinkView, MeshView};
 use crate::model::samples::{measured, profile};
 use crate::model::snapshot::ResourceClass;
 use crate::model::verdict::Rival;
+use crate::model::way::LinkCeiling;
 
 fn at(seconds: u64) -> Moment {
     Moment::default().plus(Duration::from_secs(1_700_000_000 + seconds))
@@ -143,6 +146,9 @@ fn whatever_a_host_calls_its_things_is_text_and_no_markup() {
     (probe.name, probe.target, probe.summary) = (evil.into(), evil.into(), evil.into());
     probe.history[0].text = evil.into();
     snapshot.notes.push(evil.into());
+    let fault = evil.into();
+    snapshot.links = vec![Arc::new(LinkView { peer: evil.into(), fault, ..link() })];
+    snapshot.mesh = MeshView { members: 2, digest: evil.into(), ..MeshView::default() };
     let page = render(&snapshot, false);
     assert!(!page.contains("<script") && !page.contains("onload='"), "{page}");
 }
@@ -153,20 +159,24 @@ fn nothing_known_is_still_a_page() {
     assert!(page.contains("Waiting for the first reading.") && page.ends_with("</html>"));
 }
 
-#[test]
-fn a_verdict_stands_under_its_result_as_a_sentence() {
-    let mut snapshot = sample();
-    let verdict = Verdict {
+fn verdict_of(confidence: f64) -> Verdict {
+    Verdict {
         limit: Limit::WritePath,
         ratio: Some(2.0),
-        confidence: 0.75,
+        confidence,
         ceiling: None,
         ceiling_text: None,
         rivals: vec![Rival { limit: Limit::Seek, ratio: 0.4 }],
         because: vec!["the disk wrote 2.0 x".into(), "<b>".into()],
         text: "each write is written twice".into(),
         advice: Some("a log on flash"),
-    };
+    }
+}
+
+#[test]
+fn a_verdict_stands_under_its_result_as_a_sentence() {
+    let mut snapshot = sample();
+    let verdict = verdict_of(0.75);
     let with_verdict = ProbeView { verdict: Some(Arc::new(verdict)), ..probe() };
     snapshot.probes = vec![Arc::new(with_verdict)];
     let html = render(&snapshot, false);
@@ -176,17 +186,8 @@ fn a_verdict_stands_under_its_result_as_a_sentence() {
 }
 
 fn osd_verdict(limit: Limit, confidence: f64, fact: &str) -> Verdict {
-    Verdict {
-        limit,
-        ratio: None,
-        confidence,
-        ceiling: None,
-        ceiling_text: None,
-        rivals: Vec::new(),
-        because: vec![fact.into()],
-        text: format!("it is {}", limit.words()),
-        advice: None,
-    }
+    let text = format!("it is {}", limit.words());
+    Verdict { limit, because: vec![fact.into()], text, ..verdict_of(confidence) }
 }
 
 #[test]
@@ -207,8 +208,103 @@ fn the_slowest_osds_are_shown_and_one_sentence_for_each_limit() {
         "{html}"
     );
     assert!(html.contains("osd.7 write") && !html.contains("osd.8 write"));
-    let cache = "<b>cache</b> <span class=\"soft\">osd.11</span>: it is cache";
+    let cache = "osd.11: <b>cache</b>: it is cache";
     assert!(html.contains(cache) && html.contains("(4 x of it)"), "{html}");
-    assert!(html.contains("osd.7 and 3 more</span>: it is write path"), "{html}");
+    assert!(html.contains("osd.7 and 3 more: <b>write path</b>: it is"), "{html}");
     assert!(!html.contains("its own number"));
+}
+
+/// A peer with a verdict in one direction, and no line rate known in the other.
+fn link() -> LinkView {
+    let flow = |ceiling| LinkFlow {
+        received: Bytes(113_500_000),
+        receiver_time: Seconds(1.0),
+        retransmits: Some(1989),
+        ceiling,
+        ..LinkFlow::default()
+    };
+    let ceiling = LinkCeiling {
+        line: Rate(125e6),
+        rate: Rate(113_621_588.0),
+        share: Some(Ratio(0.9989)),
+        declared: false,
+        source: "eth0, 1 Gbit/s, VXLAN, MTU 1500".into(),
+    };
+    let leg = LinkMeasured {
+        peer: "10.0.0.2:5201".into(),
+        profile: LinkProfile::plain(4, Seconds(1.0)),
+        forward: Some(flow(Some(ceiling))),
+        reverse: Some(flow(None)),
+        own_cpu: LinkCpu::default(),
+        peer_cpu: LinkCpu::default(),
+        identity: None,
+    };
+    let done = LinkDone { single: None, legs: vec![leg] };
+    let full = Verdict { limit: Limit::Link, text: "the link is full".into(), ..verdict_of(1.0) };
+    LinkView {
+        probe: "mesh".into(),
+        peer: "storage2".into(),
+        summary: "4 streams for 5 s each way".into(),
+        every: Seconds(86_400.0),
+        next_due: Some(at(103_600)),
+        runs: 3,
+        busy: 2,
+        last_success: Some(at(99_000)),
+        last: Some(Arc::new(LinkResult { done, verdicts: [Some(full), None] })),
+        ..LinkView::default()
+    }
+}
+
+fn mesh_page(links: impl IntoIterator<Item = LinkView>) -> String {
+    let mesh = MeshView {
+        digest: "00112233".into(),
+        members: 4,
+        served: Some([("ok", 5), ("busy", 1), ("denied", 0)].into()),
+        ..MeshView::default()
+    };
+    let links = links.into_iter().map(Arc::new).collect();
+    render(&Snapshot { links, mesh, ..sample() }, false)
+}
+
+#[test]
+fn a_peer_has_its_rate_its_share_and_its_limit_by_direction() {
+    let page = mesh_page([link()]);
+    for text in [
+        "4 hosts in the schedule, list 00112233; tests by peers: 1 busy, 5 ok",
+        "<b>storage2</b> <span class=\"soft small\">mesh: 4 streams for 5 s each way</span>",
+        "next in 60 min",
+        "<td>to it</td><td>908 Mbit/s</td><td>99.9 %</td>\
+         <td>908.97 Mbit/s (eth0, 1 Gbit/s, VXLAN, MTU 1500)</td><td>1989</td>",
+        "<td>from it</td><td>908 Mbit/s</td><td>unknown</td><td>unknown</td>",
+        "<p>to it: <b>link</b>: the link is full",
+        "3 runs, 0 failed, 0 skipped, found busy 2 ×",
+    ] {
+        assert!(page.contains(text), "{text} in\n{page}");
+    }
+    assert!(!page.contains("from it: <b>"), "nothing was judged there");
+}
+
+#[test]
+fn a_peer_without_a_result_says_where_it_stands() {
+    let plain = || LinkView { last: None, last_success: None, runs: 0, ..link() };
+    let waits = mesh_page([plain()]);
+    assert!(waits.contains("next in 60 min") && waits.contains("no result yet"), "{waits}");
+    let runs = mesh_page([LinkView { running: true, ..plain() }]);
+    assert!(runs.contains("<p class=\"small ok\">running</p>"), "{runs}");
+    let text = "skipped (busy): eth0 is used at 35.0 % of its rate";
+    let skipped = mesh_page([LinkView { fault: text.into(), ..plain() }]);
+    assert!(skipped.contains(&format!("<p class=\"warn\">{text}</p>")), "{skipped}");
+    assert!(skipped.contains("last run without a result: mesh with storage2"), "{skipped}");
+    let mut failed = link();
+    failed.record(Err(("timeout", "storage2: silent".into())), at(100_000));
+    let failed = mesh_page([failed]);
+    assert!(failed.contains("failed (timeout): storage2: silent"), "{failed}");
+    assert!(failed.contains("<td>908 Mbit/s</td>"), "beside the last result: {failed}");
+    let elsewhere = mesh_page([LinkView { list_differs: Some(true), ..plain() }]);
+    assert!(elsewhere.contains("goes by another list of peers"), "{elsewhere}");
+}
+
+#[test]
+fn without_a_mesh_there_is_no_word_of_it() {
+    assert!(!render(&sample(), false).contains("Tests with peers"));
 }

@@ -6,14 +6,14 @@ use std::sync::Arc;
 use crate::base::clock::Moment;
 use crate::base::fault::Fault;
 use crate::base::stats::Histogram;
-use crate::base::units::{Ratio, Seconds};
+use crate::base::units::{Rate, Ratio, Seconds};
 use crate::base::window::{Held, Latch, Span};
 use crate::host::link_class::LinkClass;
 use crate::host::link_facts::{Capacity, LinkFacts};
 use crate::host::roots::KeptNumber;
 use crate::model::load::{FlowLoad, LinkCounters, LinkLoad, NoWindow};
 use crate::model::metric::Label;
-use crate::model::outcome::OwnRuns;
+use crate::model::outcome::{LineUse, OwnRuns};
 
 /// Share of the line from which a window is at the ceiling.
 const CEILING: f64 = 0.9;
@@ -267,6 +267,14 @@ impl Track {
         self.load.set(load);
     }
 
+    /// `None` without a window.
+    pub(super) fn used(&self) -> Option<LineUse> {
+        let load = self.load()?;
+        let rate = |flow: FlowLoad| Rate(flow.bytes_per_second);
+        let (receive, transmit) = (load.receive.map(rate), load.transmit.map(rate));
+        Some(LineUse { share: self.share(), receive, transmit })
+    }
+
     /// The larger share of the line, of both directions.
     pub(super) fn share(&self) -> Option<Ratio> {
         self.load()?;
@@ -285,7 +293,6 @@ mod tests {
 
     use super::*;
     use crate::base::clock::{Clock, ManualClock};
-    use crate::base::units::Rate;
     use crate::model::load::FlowCounters;
 
     fn counter() -> impl Strategy<Value = Option<u64>> {

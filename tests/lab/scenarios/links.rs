@@ -13,6 +13,7 @@ use loadline::model::link::{LinkInterval, LinkMeasured, LinkProfile};
 use loadline::model::outcome::{Done, Evidence};
 use loadline::model::path::DeclaredPath;
 use loadline::model::verdict::Limit;
+use loadline::model::way::EndLine;
 use loadline::probe::cpu::{Cpus, Shares};
 
 use super::Scenario;
@@ -74,8 +75,11 @@ fn fill(host: &Host, peer: &str, profile: &LinkProfile) -> (Sight, LinkMeasured)
         LinkProfile { streams: 2 * profile.streams, runtime: Seconds(1.0), ..profile.clone() };
     host.inside(|| {
         let (path, links) = (DeclaredPath::default(), Declared::new());
-        let way =
-            way_to(peer, &Roots::default(), &Overrides { path: &path, links: &links, peer: None });
+        let way = way_to(
+            peer,
+            &Roots::default(),
+            &Overrides { path: &path, links: &links, peer: EndLine::default() },
+        );
         let ((measured, cpus), (second, _)) = (leg(peer, profile), leg(peer, &more));
         let facts = link(&LinkRun {
             measured: &measured,
