@@ -17,6 +17,8 @@ pub const LINK_SHARE: f64 = 0.9;
 pub const LINK_FULL_SHARE: f64 = 0.95;
 /// Of a CPU or thread that the run needs.
 pub const CPU_SHARE: f64 = 0.95;
+/// A shorter run on what has credits, or a cache that takes writes, doesn't outlast them.
+pub const SUSTAINED_SECONDS: f64 = 60.0;
 /// Of the CPU time of a run, taken by the hypervisor, or by the cgroup's quota.
 pub const STEAL_SHARE: f64 = 0.1;
 pub const QUOTA_SHARE: f64 = 0.05;

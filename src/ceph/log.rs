@@ -1,10 +1,11 @@
 //! Benches that somebody kept: the lines of an old cluster log, and JSON in whatever was around it.
 
+use serde::Deserialize;
 use serde_json::Value;
 
 use super::bench;
 use super::json::{osd_id, text_at};
-use crate::model::ceph::Bench;
+use crate::model::ceph::{Bench, Osd};
 use crate::model::path::Media;
 
 /// A bench, and what was said of its OSD.
@@ -12,9 +13,8 @@ use crate::model::path::Media;
 pub struct Logged {
     pub osd: Option<u32>,
     pub bench: Bench,
-    /// Where loadline wrote it down itself.
-    pub separate_wal: Option<bool>,
-    pub media: Option<Media>,
+    /// What loadline itself wrote down of it beside the bench; not its id.
+    pub told: Osd,
 }
 
 /// Every bench in `text`, in its order: `... osd.4 [INF] bench: wrote 1024 MB ...` a line, the answers
@@ -26,8 +26,7 @@ pub fn read(text: &str) -> Vec<Logged> {
 
 fn line(line: &str) -> Option<Logged> {
     let before = line.get(..line.find("bench: wrote")?)?;
-    let (separate_wal, media) = (None, None);
-    Some(Logged { osd: named(before), bench: bench::sentence(line)?, separate_wal, media })
+    Some(Logged { osd: named(before), bench: bench::sentence(line)?, told: Osd::default() })
 }
 
 /// The last `osd.N` of a text.
@@ -64,9 +63,13 @@ fn collect(value: &Value, osd: Option<u32>, found: &mut Vec<Logged>) {
         .or(osd);
     let message = value.get("message").and_then(Value::as_str);
     if let Some(bench) = bench::parse(value).or_else(|| bench::sentence(message?)) {
-        let separate_wal = value.get("separate_wal").and_then(Value::as_bool);
-        let media = serde_json::from_value(value.get("media").cloned().unwrap_or_default()).ok();
-        return found.push(Logged { osd, bench, separate_wal, media });
+        let told = Osd {
+            separate_wal: value.get("separate_wal").and_then(Value::as_bool),
+            media: value.get("media").and_then(|media| Media::deserialize(media).ok()),
+            device_class: text_at(value, "device_class"),
+            ..Osd::default()
+        };
+        return found.push(Logged { osd, bench, told });
     }
     match value {
         Value::Array(items) => items.iter().for_each(|item| collect(item, osd, found)),

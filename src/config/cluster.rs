@@ -7,11 +7,13 @@ use serde::de::IgnoredAny;
 
 use super::allowed::{ANSWER, BUDGET, at_most};
 use super::complaint::Complaint;
+use super::declared;
 use super::document::Section;
 use super::read::optional;
 use super::settings::{BUDGET_OF_CLUSTER, TargetSettings};
 use crate::base::units::{Bytes, Seconds};
 use crate::model::ceph::{Cluster, OSDS_MAX};
+use crate::model::path::DeclaredBacking;
 
 /// What such a target can be told beside `ceph`; the rest is about file systems.
 #[derive(Deserialize)]
@@ -19,9 +21,11 @@ use crate::model::ceph::{Cluster, OSDS_MAX};
 struct TargetKeys {
     #[serde(rename = "name")]
     _name: IgnoredAny,
-    /// Read apart, with its own places.
+    /// Read apart, with their own places.
     #[serde(rename = "ceph")]
     _ceph: IgnoredAny,
+    #[serde(default, rename = "backing")]
+    _backing: IgnoredAny,
     #[serde(default, deserialize_with = "optional")]
     budget: Option<Bytes>,
     shared: Option<String>,
@@ -49,6 +53,11 @@ pub(super) fn cluster(
 ) -> Result<TargetSettings, Complaint> {
     let keys: TargetKeys = item.read()?;
     let ceph = read(&section.clone().titled(format!("`ceph` of target `{name}`")))?;
+    if let Some(section) = item.get("backing") {
+        // A bench of an OSD crosses no link and makes no copies: its disk is all there is.
+        let section = section.titled(format!("`backing` of target `{name}`"));
+        section.only(&["media", "rpm", "bandwidth", "wal"])?;
+    }
     let budget = BUDGET.check(item, "budget", keys.budget.unwrap_or(BUDGET_OF_CLUSTER))?;
     if keys.shared.is_none() && !keys.shared_hosts.is_empty() {
         return Err(item.refuse_value("shared_hosts", "say with `shared: NAME` what they share"));
@@ -60,7 +69,8 @@ pub(super) fn cluster(
         ballast: None,
         budget,
         wake: false,
-        backing: Default::default(),
+        // What is declared for all is of this host's own storage.
+        backing: declared::or(item, &DeclaredBacking::default())?,
         shared: keys.shared,
         shared_hosts: keys.shared_hosts,
         is_default: false,
@@ -116,6 +126,7 @@ pub fn user_of(text: &str) -> Result<String, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::units::Rate;
     use crate::config::document::Document;
     use crate::config::settings::Settings;
 
@@ -137,6 +148,16 @@ mod tests {
     }
 
     #[test]
+    fn what_is_declared_for_all_is_not_of_osds() {
+        let text = "backing: {media: nvme}\ntargets: [{name: pool, ceph: {}}, {name: own, \
+                    ceph: {}, backing: {media: hdd, bandwidth: 150MB/s, wal: same}}]\n";
+        let document = Document::parse("t.yml", text).unwrap();
+        let targets = Settings::read(&document, &["osd_bench"]).unwrap().targets;
+        assert_eq!(targets[0].backing, DeclaredBacking::default());
+        assert_eq!(targets[1].backing.bandwidth, Some(Rate(150e6)));
+    }
+
+    #[test]
     fn what_is_about_directories_or_no_name_is_refused() {
         for (keys, words) in [
             ("ceph: {}, path: /srv", "unknown key `path`"),
@@ -146,6 +167,7 @@ mod tests {
             ("ceph: {conf: ceph.conf}", "must start with `/`"),
             ("ceph: {timeout: 1h}", "must be 1s to 2m"),
             ("ceph: {osd: [1]}", "unknown key `osd`"),
+            ("ceph: {}, backing: {media: hdd, link: 1Gbit}", "unknown key `link`"),
         ] {
             let text = target(keys).unwrap_err();
             assert!(text.contains(words), "{keys}: {text}");

@@ -70,7 +70,7 @@ pub fn record(
     board: &Board,
     index: usize,
     (began, now): (Moment, Moment),
-    (outcome, judged): (Outcome, Option<Judged>),
+    (outcome, judged): (Outcome, Judged),
 ) {
     let mut shared = board.lock();
     let Some(view) = shared.probes.get_mut(index).map(Arc::make_mut) else { return };
@@ -97,8 +97,9 @@ pub fn record(
             view.last_success = Some(now);
             merge_durations(view, &done);
             view.last = Some(Arc::new(*done));
-            view.ceiling_ratio = judged.as_ref().and_then(|judged| judged.ceiling_ratio);
-            view.verdict = judged.map(|judged| Arc::new(judged.verdict));
+            view.ceiling_ratio = judged.ceiling_ratio;
+            view.verdict = judged.verdict.map(Arc::new);
+            view.osd_verdicts = Arc::new(judged.osds);
         }
     }
     view.runs += 1;

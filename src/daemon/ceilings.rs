@@ -212,8 +212,8 @@ pub(super) mod tests {
         let first = probing(&saved, disk.path(), "a");
         let (mut lane, series, _, _) = started(&first);
         assert_eq!(series, 0, "nothing is known yet");
-        let judged = first.judge(&mut lane, 0, &done(true, [10_000, 10_400], 4096)).unwrap();
-        assert_eq!(judged.verdict.limit, crate::model::verdict::Limit::Operations);
+        let judged = first.judge(&mut lane, 0, &done(true, [10_000, 10_400], 4096));
+        assert_eq!(judged.verdict.unwrap().limit, crate::model::verdict::Limit::Operations);
         assert_eq!(first.board.lock().ceilings.points.len(), 6, "of target and disk");
 
         let (_, series, disks, discarded) = started(&probing(&saved, disk.path(), "a"));
@@ -231,7 +231,7 @@ pub(super) mod tests {
         let (saved, disk) = (Saved::default(), sysfs(7));
         let first = probing(&saved, disk.path(), "a");
         let (mut lane, ..) = started(&first);
-        first.judge(&mut lane, 0, &done(true, [10_000, 10_400], 4096)).unwrap();
+        first.judge(&mut lane, 0, &done(true, [10_000, 10_400], 4096));
         assert_eq!(lane.state.ceilings.entries().len(), 2);
         let restarted = probing(&saved, disk.path(), "a").open(plan_of(&["other"]));
         assert!(restarted.state.ceilings.is_empty());
@@ -245,7 +245,7 @@ pub(super) mod tests {
         let (saved, disk) = (Saved::default(), sysfs(7));
         let first = probing(&saved, disk.path(), "a");
         let (mut lane, ..) = started(&first);
-        first.judge(&mut lane, 0, &done(true, [10_000, 10_400], 4096)).unwrap();
+        first.judge(&mut lane, 0, &done(true, [10_000, 10_400], 4096));
         let whole = saved.lock().unwrap().clone().unwrap();
         *saved.lock().unwrap() = Some(whole[..whole.len() - 1].to_owned());
         let (_, series, disks, discarded) = started(&probing(&saved, disk.path(), "a"));

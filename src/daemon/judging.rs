@@ -10,17 +10,24 @@ use super::targets::target_of;
 use crate::base::clock::Moment;
 use crate::host::block;
 use crate::judge::facts::{Facts, Run};
+use crate::judge::from_osd;
 use crate::judge::from_outcome::{self, Place};
 use crate::judge::learn::{self, Lesson};
 use crate::judge::{ceilings as judged_ceilings, limits, set};
+use crate::model::ceph::OsdResult;
 use crate::model::outcome::Done;
+use crate::model::path::DeclaredBacking;
 use crate::model::verdict::{Limit, Verdict};
 
 /// What a run was judged to be.
+#[derive(Default)]
 pub struct Judged {
-    pub verdict: Verdict,
+    /// `None` where it measured nothing to judge, or several things.
+    pub verdict: Option<Verdict>,
     /// Result / binding ceiling.
     pub ceiling_ratio: Option<f64>,
+    /// Of each OSD that had a bench, by its id.
+    pub osds: BTreeMap<u32, Verdict>,
 }
 
 /// A result speaks for so many intervals of its probe, as it does in the metrics.
@@ -64,7 +71,7 @@ fn judge(
     index: usize,
     done: &Done,
     (at, identity): (Moment, String),
-) -> Option<(Judged, Facts)> {
+) -> Option<(Verdict, Facts)> {
     let plan = &lane.plan;
     let probe = &plan.probes[index];
     let inspection = lane.targets.inspection(probe.target);
@@ -87,25 +94,37 @@ fn judge(
         let last = Remembered { at, identity, facts: plain };
         lane.facts.0.insert(probe.key(plan), last);
     }
-    let ceiling_ratio = verdict.ceiling.as_ref().and_then(|c| judged_ceilings::share(&told, c));
-    Some((Judged { verdict, ceiling_ratio }, told))
+    Some((verdict, told))
+}
+
+/// Each bench by itself: what one OSD gave is no measure of another's disk.
+fn judge_osds(osds: &[OsdResult], backing: &DeclaredBacking) -> BTreeMap<u32, Verdict> {
+    let verdict = |OsdResult { osd, bench }: &OsdResult| {
+        let facts = from_osd::store(bench.as_ref()?, osd, backing);
+        Some((osd.id, limits::judge(&facts)))
+    };
+    osds.iter().filter_map(verdict).collect()
 }
 
 impl Probing {
     /// What bound a finished run; learns what it teaches.
-    pub(super) fn judge(&self, lane: &mut Lane, index: usize, done: &Done) -> Option<Judged> {
+    pub(super) fn judge(&self, lane: &mut Lane, index: usize, done: &Done) -> Judged {
         let (now, plan) = (self.clock.now(), Arc::clone(&lane.plan));
         let probe = &plan.probes[index];
         let target = target_of(&plan.targets[probe.target]);
         let told = |name: &str| block::told(&self.roots, name);
         let inspection = lane.targets.inspection(probe.target).cloned();
         let identity = inspection.as_ref().map(|seen| learn::identity(&target, seen, told));
-        let (judged, facts) = judge(lane, index, done, (now, identity.unwrap_or_default()))?;
+        let osds = judge_osds(&done.osds, &plan.targets[probe.target].backing);
+        let identity = identity.unwrap_or_default();
+        let Some((verdict, facts)) = judge(lane, index, done, (now, identity)) else {
+            return Judged { osds, ..Judged::default() };
+        };
         if let Some(inspection) = inspection {
             let lesson = Lesson {
                 done,
                 facts: &facts,
-                verdict: &judged.verdict,
+                verdict: &verdict,
                 target: &target,
                 inspection: &inspection,
                 by: &probe.key(&plan),
@@ -113,15 +132,20 @@ impl Probing {
             };
             self.learn(lane, &lesson);
         }
-        Some(judged)
+        let ceiling = verdict.ceiling.as_ref();
+        let ceiling_ratio = ceiling.and_then(|c| judged_ceilings::share(&facts, c));
+        Judged { verdict: Some(verdict), ceiling_ratio, osds }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::units::{Bytes, MIB, Rate};
     use crate::daemon::ceilings::tests::{Saved, plan_of, probing, started, sysfs};
     use crate::judge::learn::tests::done;
+    use crate::model::ceph::{Bench, Osd};
+    use crate::model::path::Media;
 
     #[test]
     fn other_runs_are_measured_by_the_last_good_one() {
@@ -132,7 +156,7 @@ mod tests {
             let mut run = done(true, [rate, rate], 4096);
             run.evidence.foreign_share = Some(share_of_others);
             run.evidence.device_read_share = Some(share_of_disks);
-            probing.judge(&mut lane, 0, &run).unwrap();
+            probing.judge(&mut lane, 0, &run);
             lane.facts.0.values().next().and_then(|last| last.facts.operations())
         };
         assert_eq!(remembered(9000, 0.5, 1.0), None, "contended");
@@ -147,7 +171,7 @@ mod tests {
         let probing = probing(&saved, disk.path(), "a");
         let mut lane = probing.open(plan_of(&["fast", "other"]));
         probing.inspect(&mut lane, 0);
-        probing.judge(&mut lane, 0, &done(true, [10_000, 10_400], 4096)).unwrap();
+        probing.judge(&mut lane, 0, &done(true, [10_000, 10_400], 4096));
         let remembered = lane.facts.0.values().next().unwrap();
         let (now, same) = (remembered.at, remembered.identity.clone());
         let plan = Arc::clone(&lane.plan);
@@ -155,5 +179,30 @@ mod tests {
         assert_eq!((others(1, &same), others(1, "another"), others(0, &same)), (1, 0, 0));
         let later = now.plus(4 * plan.probes[0].every.duration());
         assert!(lane.facts.others(&plan, 1, (later, &same)).is_empty(), "long ago");
+    }
+
+    #[test]
+    fn each_osd_of_a_run_has_its_own_verdict_and_the_run_none() {
+        let (saved, disk) = (Saved::default(), sysfs(7));
+        let probing = probing(&saved, disk.path(), "a");
+        let bandwidth = Some(Rate(100e6));
+        let mut plan = Arc::into_inner(plan_of(&["osds"])).unwrap();
+        plan.targets[0].backing = DeclaredBacking { bandwidth, ..DeclaredBacking::default() };
+        let mut lane = probing.open(Arc::new(plan));
+        let result = |id, rate: Option<f64>| {
+            let media = Some(Media::Hdd);
+            let bench = rate.map(|rate| Bench {
+                bytes: Bytes(256 * MIB),
+                block: Bytes(4 * MIB),
+                elapsed: None,
+                rate: Rate(rate),
+            });
+            OsdResult { osd: Osd { id, media, ..Osd::default() }, bench }
+        };
+        let osds = vec![result(0, Some(35e6)), result(1, Some(400e6)), result(2, None)];
+        let judged = probing.judge(&mut lane, 0, &Done { osds, ..Done::default() });
+        let limits: Vec<_> = judged.osds.iter().map(|(id, verdict)| (*id, verdict.limit)).collect();
+        assert_eq!(limits, [(0, Limit::WritePath), (1, Limit::Cache)]);
+        assert!(judged.verdict.is_none() && judged.ceiling_ratio.is_none());
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::account;
 use super::board::{Board, SETTLED_SAMPLES};
-use super::judging;
+use super::judging::{Judged, Memory};
 use super::keeper::Keeper;
 use super::plan::{Plan, PlannedProbe};
 use super::state::State;
@@ -58,7 +58,7 @@ pub struct Lane {
     /// For how long the gate of each target has been open.
     calm: Calm,
     /// What the last runs were judged by.
-    pub(super) facts: judging::Memory,
+    pub(super) facts: Memory,
 }
 
 /// Time for one open, look and answer of a healthy target.
@@ -107,7 +107,7 @@ impl Probing {
         let timetable = self.timetable(&plan);
         account::new_views(&self.board, &plan);
         let worked = Some(self.clock.now());
-        let (calm, facts) = (Calm::default(), judging::Memory::default());
+        let (calm, facts) = (Calm::default(), Memory::default());
         let mut lane = Lane { plan, timetable, targets, state, runs: 0, worked, calm, facts };
         self.keep_planned_ceilings(&mut lane);
         lane
@@ -225,7 +225,7 @@ impl Probing {
         }
         let judged = match &outcome {
             Outcome::Done(done) => self.judge(lane, index, done),
-            _ => None,
+            _ => Judged::default(),
         };
         account::record(&self.board, index, (began, ended), (outcome, judged));
     }

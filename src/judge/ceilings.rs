@@ -70,21 +70,35 @@ fn wire(facts: &Facts) -> &DeclaredPath {
 
 /// What the link on a run's path carries at most; only of link runs and network-backed storage.
 pub fn link(facts: &Facts) -> Believed {
-    let Some((measured, writes)) = link_load(facts) else { return Believed::Unknown };
+    match named_link(facts) {
+        Some((ceiling, measured)) => check(ceiling, measured),
+        None => Believed::Unknown,
+    }
+}
+
+/// What a run moved / what its link is said to carry, believed or not.
+pub fn named_link_share(facts: &Facts) -> Option<f64> {
+    let (ceiling, measured) = named_link(facts)?;
+    Some(measured / ceiling.value)
+}
+
+/// The link as it is said to be, and the bytes that would have had to cross it.
+fn named_link(facts: &Facts) -> Option<(Ceiling, f64)> {
+    let (measured, writes) = link_load(facts)?;
     if !facts.is_link() && !facts.network_backed() {
-        return Believed::Unknown;
+        return None;
     }
     let divisor = if writes { copies_on_the_link(facts) } else { 1.0 };
     let carried = match seen_line(facts) {
         Some(line) => by_sight(facts, line),
         None => by_declaration(facts, measured * divisor),
     };
-    let Some((value, source, trust)) = carried else { return Believed::Unknown };
+    let (value, source, trust) = carried?;
     let copies =
         if divisor > 1.0 { format!(", each write {divisor} x on it") } else { String::new() };
     let direction = if writes { "write" } else { "read" };
     let value = (value / divisor, Unit::BytesPerSecond);
-    check(Ceiling::lasting(value, (LINK, direction), (trust, source + &copies)), measured)
+    Some((Ceiling::lasting(value, (LINK, direction), (trust, source + &copies)), measured))
 }
 
 /// The line of a link run as its route was followed, unless something else is declared by now.

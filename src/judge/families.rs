@@ -29,6 +29,18 @@ static CEILING_RATIO: Desc = Desc::gauge(
     "judged from the last run",
 );
 
+static OSD_VERDICT: Desc = Desc::gauge(
+    "loadline_osd_verdict_info",
+    &["probe", "target", "osd", "limit"],
+    "The limit that bound the last bench of an OSD.",
+    "judged from the last run",
+);
+static OSD_CONFIDENCE: Desc = Desc::gauge(
+    "loadline_osd_verdict_confidence_ratio",
+    &["probe", "target", "osd"],
+    "How sure the verdict on the last bench of an OSD is; 0 where the evidence doesn't decide.",
+    "judged from the last run",
+);
 const WAY: &[&str] = &["probe", "peer", "direction"];
 static LINK_VERDICT: Desc = VERDICT.labelled(&["probe", "peer", "direction", "limit"]);
 static LINK_CONFIDENCE: Desc = CONFIDENCE.labelled(WAY);
@@ -110,6 +122,8 @@ pub static DESCS: &[&Desc] = &[
     &VERDICT,
     &CONFIDENCE,
     &CEILING_RATIO,
+    &OSD_VERDICT,
+    &OSD_CONFIDENCE,
     &LINK_VERDICT,
     &LINK_CONFIDENCE,
     &LINK_CEILING_RATIO,
@@ -165,13 +179,26 @@ pub fn line(line: &KnownLine, out: &mut Vec<Point>) {
     }
 }
 
-/// The verdict on a probe's last run, for as long as its result is published.
+/// The verdicts on a probe's last run, for as long as its result is published.
 pub fn verdict(view: &ProbeView, now: Moment, out: &mut Vec<Point>) {
+    if view.fresh(now).is_some() {
+        osds(view, out);
+    }
     let Some(verdict) = view.fresh_verdict(now) else { return };
     let labels: [&Label; 2] = [&view.name, &view.target];
     limits(&VERDICT, &labels, (verdict, out));
     out.push(Point::number(&CONFIDENCE, &labels, verdict.confidence));
     push_some(out, &CEILING_RATIO, &labels, view.ceiling_ratio);
+}
+
+/// A series for each OSD alone, not for each limit: clusters have many.
+fn osds(view: &ProbeView, out: &mut Vec<Point>) {
+    for (id, verdict) in view.osd_verdicts.iter() {
+        let (osd, limit) = (Label::from(format!("osd.{id}")), Label::from(verdict.limit.label()));
+        let labels: [&Label; 4] = [&view.name, &view.target, &osd, &limit];
+        out.push(Point::number(&OSD_VERDICT, &labels, 1.0));
+        out.push(Point::number(&OSD_CONFIDENCE, &labels[..3], verdict.confidence));
+    }
 }
 
 /// As [`verdict`], of a test with a peer: each direction has its own.
@@ -219,8 +246,8 @@ mod tests {
         Moment::default().plus(Duration::from_secs(seconds))
     }
 
-    fn page(now: Moment) -> Vec<(String, f64)> {
-        let view = ProbeView {
+    fn view() -> ProbeView {
+        ProbeView {
             name: "fast".into(),
             target: "srv".into(),
             every: Seconds(10.0),
@@ -228,9 +255,12 @@ mod tests {
             last: Some(Arc::new(Done::default())),
             verdict: Some(Arc::new(judge(&Facts::default()))),
             ..ProbeView::default()
-        };
+        }
+    }
+
+    fn page(view: &ProbeView, now: Moment) -> Vec<(String, f64)> {
         let mut out = Vec::new();
-        verdict(&view, now, &mut out);
+        verdict(view, now, &mut out);
         numbers(out)
     }
 
@@ -301,7 +331,7 @@ mod tests {
 
     #[test]
     fn one_limit_of_the_full_set_is_one() {
-        let page = page(at(105));
+        let page = page(&view(), at(105));
         let limits: Vec<_> =
             page.iter().filter(|(n, _)| n.starts_with("loadline_verdict[")).collect();
         assert_eq!(limits.len(), Limit::ALL.len());
@@ -312,6 +342,19 @@ mod tests {
 
     #[test]
     fn a_verdict_leaves_with_its_result() {
-        assert!(page(at(131)).is_empty());
+        let osds = Arc::new([(3, judge(&Facts::default()))].into());
+        let of_osds = ProbeView { osd_verdicts: osds, ..view() };
+        assert!(page(&of_osds, at(131)).is_empty());
+    }
+
+    #[test]
+    fn an_osd_has_one_series_for_its_limit_and_one_for_how_sure_it_is() {
+        let osds = [0, 3].map(|id| (id, judge(&Facts::default())));
+        let view = ProbeView { verdict: None, osd_verdicts: Arc::new(osds.into()), ..view() };
+        let page = page(&view, at(105));
+        assert_eq!(page.len(), 4, "{page:?}");
+        let limit = r#"loadline_osd_verdict_info["fast", "srv", "osd.3", "unknown"]"#;
+        assert_eq!(page[2], (limit.into(), 1.0));
+        assert_eq!(page[3].1, 0.0);
     }
 }

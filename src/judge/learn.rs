@@ -4,14 +4,11 @@ use super::book::{Entry, Of, Reached, Resource, Way};
 use super::facts::Facts;
 use crate::base::clock::Moment;
 use crate::base::legs::Saturation;
-use crate::base::limits::IO_LIMIT_SHARE;
+use crate::base::limits::{IO_LIMIT_SHARE, SUSTAINED_SECONDS};
 use crate::base::units::{Bytes, Seconds};
 use crate::model::job::{Place, Target};
 use crate::model::outcome::{DeviceUse, Done, Inspection, Measured};
 use crate::model::verdict::{Limit, Persistence, Trust, Unit, Verdict};
-
-/// A shorter run on what has credits or a fast cache doesn't outlast them.
-const SUSTAINED_SECONDS: f64 = 60.0;
 
 /// A judged run, where it took place, and who found it.
 #[derive(Clone, Copy, Debug)]

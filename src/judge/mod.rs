@@ -10,6 +10,7 @@ pub mod effective;
 pub mod facts;
 pub mod families;
 pub mod from_link;
+pub mod from_osd;
 pub mod from_outcome;
 pub mod learn;
 pub mod limits;

@@ -261,7 +261,8 @@ pub struct Progress {
     /// Of the busiest leaf device since the leg's start.
     pub device_busy: Option<Ratio>,
     pub device_queue: Option<f64>,
-    /// Mean of what the leg itself had in flight, where that isn't always as much as it may.
+    /// Mean of what the leg itself had in flight, where that isn't always as much as it may; as devices
+    /// count theirs, each operation when it is done.
     #[serde(default)]
     pub own_queue: Option<f64>,
 }

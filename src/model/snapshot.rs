@@ -136,6 +136,8 @@ pub struct ProbeView {
     pub last: Option<Arc<Done>>,
     /// Of `last`; `None` where it measured nothing to judge.
     pub verdict: Option<Arc<Verdict>>,
+    /// Of each OSD that `last` benched, by its id.
+    pub osd_verdicts: Arc<BTreeMap<u32, Verdict>>,
     /// Result of `last` / the ceiling that bound it.
     pub ceiling_ratio: Option<f64>,
     /// Durations of all runs since start.

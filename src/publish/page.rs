@@ -2,6 +2,8 @@
 
 mod links;
 
+use std::collections::BTreeMap;
+
 use askama::Template;
 
 use self::links::LinkRow;
@@ -9,6 +11,7 @@ use super::phrase::{ago, is_link, rate, sentence, span, time};
 use crate::base::clock::Moment;
 use crate::base::fault::FaultKind;
 use crate::base::units::Rate;
+use crate::model::ceph::{Bench, OsdResult};
 use crate::model::outcome::{Direction, Done, Flags, Measured, per_second};
 use crate::model::snapshot::{
     Flow, HistoryEntry, HostFacts, Of, ProbeState, ProbeView, Resource, Snapshot,
@@ -18,6 +21,8 @@ use crate::model::verdict::{Limit, Verdict};
 /// Entries of a probe's history: the newest, and failures among the older.
 const HISTORY_NEWEST: usize = 3;
 const HISTORY_FAILURES: usize = 5;
+/// Of one probe.
+const OSDS_SHOWN: usize = 8;
 
 #[derive(Template)]
 #[template(path = "page.html")]
@@ -63,7 +68,7 @@ struct ProbeRow<'a> {
     /// Older than three intervals: shown, but no longer published.
     old: bool,
     results: Vec<ResultRow>,
-    verdict: Option<VerdictRow<'a>>,
+    verdicts: Vec<VerdictRow<'a>>,
     weak: Vec<&'static str>,
     unknown: String,
     counts: String,
@@ -74,6 +79,8 @@ struct ProbeRow<'a> {
 
 struct VerdictRow<'a> {
     limit: &'static str,
+    /// OSDs; empty where it is of the run.
+    of: String,
     text: &'a str,
     because: String,
     /// How sure it is, and what came nearest.
@@ -166,7 +173,7 @@ fn probe_row(probe: &ProbeView, now: Moment) -> ProbeRow<'_> {
         age,
         old: probe.fresh(now).is_none(),
         results: probe.last.as_deref().map(results).unwrap_or_default(),
-        verdict: probe.verdict.as_deref().map(verdict),
+        verdicts: probe.verdict.as_deref().map(verdict).into_iter().chain(of_osds(probe)).collect(),
         weak: probe.last.as_deref().map(|done| weak(&done.flags)).unwrap_or_default(),
         unknown: probe.last.as_deref().map(|done| unknown(&done.flags)).unwrap_or_default(),
         counts: format!("{} runs, {failures} failed, {skips} skipped", probe.runs),
@@ -205,7 +212,24 @@ fn results(done: &Done) -> Vec<ResultRow> {
     let legs = done.legs.iter();
     legs.flat_map(|leg| [row(leg, &leg.reads, "read"), row(leg, &leg.writes, "write")])
         .flatten()
+        .chain(slowest(&done.osds))
         .collect()
+}
+
+/// OSDs that had a bench, the slowest first.
+fn slowest(osds: &[OsdResult]) -> impl Iterator<Item = ResultRow> {
+    let mut benched: Vec<(u32, &Bench)> =
+        osds.iter().filter_map(|result| Some((result.osd.id, result.bench.as_ref()?))).collect();
+    benched.sort_by(|a, b| a.1.rate.0.total_cmp(&b.1.rate.0));
+    let none = || "-".to_owned();
+    benched.into_iter().take(OSDS_SHOWN).map(move |(id, bench)| ResultRow {
+        profile: format!("osd.{id}"),
+        direction: "write",
+        rate: bench.operations_per_second().map_or_else(none, |frequency| rate(frequency.0)),
+        bytes: bench.rate.to_string(),
+        p50: none(),
+        p99: none(),
+    })
 }
 
 fn verdict(verdict: &Verdict) -> VerdictRow<'_> {
@@ -218,11 +242,34 @@ fn verdict(verdict: &Verdict) -> VerdictRow<'_> {
     };
     VerdictRow {
         limit: verdict.limit.words(),
+        of: String::new(),
         text: &verdict.text,
         because: verdict.because.join("; "),
         sure,
         advice: verdict.advice,
     }
+}
+
+/// One row for each limit, in the words of the surest; what speaks for one of several OSDs alone
+/// stays out.
+fn of_osds(probe: &ProbeView) -> Vec<VerdictRow<'_>> {
+    let mut limits: BTreeMap<Limit, Vec<(u32, &Verdict)>> = BTreeMap::new();
+    for (id, verdict) in probe.osd_verdicts.iter() {
+        limits.entry(verdict.limit).or_default().push((*id, verdict));
+    }
+    limits.into_values().filter_map(together).collect()
+}
+
+fn together(osds: Vec<(u32, &Verdict)>) -> Option<VerdictRow<'_>> {
+    let (_, surest) = *osds.iter().max_by(|a, b| a.1.confidence.total_cmp(&b.1.confidence))?;
+    let names = osds.iter().take(OSDS_SHOWN).map(|(id, _)| format!("osd.{id}"));
+    let mut of = names.collect::<Vec<_>>().join(", ");
+    if osds.len() > OSDS_SHOWN {
+        of.push_str(&format!(" and {} more", osds.len() - OSDS_SHOWN));
+    }
+    let row = verdict(surest);
+    let because = if osds.len() == 1 { row.because } else { String::new() };
+    Some(VerdictRow { of, because, ..row })
 }
 
 /// A quantile that the run had too few operations for isn't there.

@@ -80,15 +80,23 @@ pub struct Live {
 }
 
 impl Live {
-    /// The running leg as last published, with its leaf devices as they are now.
+    /// The running leg as last published, with its leaf devices as they are now, unless they were seen
+    /// when it was.
     pub fn progress(&self) -> Option<Progress> {
         let mut progress = self.numbers.lock().unwrap_or_else(PoisonError::into_inner).clone()?;
+        if progress.device_queue.is_none() {
+            self.see_devices(&mut progress);
+        }
+        Some(progress)
+    }
+
+    /// Adds the busiest leaf device as it is now.
+    pub fn see_devices(&self, progress: &mut Progress) {
         // A copy: reading counters takes longer than anybody should wait for this lock.
         let devices = self.devices.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let busiest = devices.as_ref().and_then(devices::Window::busiest);
         progress.device_busy = busiest.as_ref().map(|device| device.busy);
         progress.device_queue = busiest.map(|device| device.queue);
-        Some(progress)
     }
 
     /// Devices to report on from now, before a leg begins.

@@ -16,7 +16,8 @@ pub const PROMISES: &[Promise] = &[
 
 fn config(conf: &str, timeout: &str) -> String {
     format!(
-        "targets:\n  - {{name: pool, ceph: {{conf: {conf}, timeout: {timeout}}}, budget: 1TiB}}\n\
+        "targets:\n  - {{name: pool, ceph: {{conf: {conf}, timeout: {timeout}}}, budget: 1TiB, \
+         backing: {{bandwidth: 50KB/s}}}}\n\
          probes:\n  - {{name: osds, kind: osd_bench, target: pool, every: 30s, osd_bench: {{bytes: \
          16MiB, osds: 2}}}}\n"
     )
@@ -44,10 +45,16 @@ fn publishes() {
             assert_eq!(page.all("loadline_osd_bench_bytes_per_second", &class).len(), 2);
             assert!(of("loadline_osd_bench_bytes_per_second", osd).unwrap() > 1e5);
             assert_eq!(of("loadline_osd_separate_wal", osd), Some(0.0));
+            // Any disk is faster than what is declared.
+            let limit = ["limit=\"cache\"", &format!("osd=\"osd.{osd}\"")];
+            assert_eq!(page.get("loadline_osd_verdict_info", &limit), Some(1.0));
+            assert_eq!(of("loadline_osd_verdict_confidence_ratio", osd), Some(0.75));
         }
         let deviations =
             ["0", "1"].map(|osd| of("loadline_osd_bench_deviation_ratio", osd).unwrap());
         assert!((deviations[0] + deviations[1]).abs() < 1e-9, "{deviations:?}");
+        assert_eq!(page.all("loadline_osd_verdict_info", &[]).len(), 2, "one limit each");
+        assert!(daemon.get("/").unwrap().contains("osd.0, osd.1: <b>cache</b>: something above"));
         let target = ["target=\"pool\""];
         assert_eq!(page.get("loadline_probe_written_bytes_total", &target), Some(33_554_432.0));
         assert_eq!(page.get("loadline_filesystem_size_bytes", &target), None, "nobody asked");

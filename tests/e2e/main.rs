@@ -10,6 +10,7 @@
     clippy::disallowed_methods,
     clippy::print_stdout,
     clippy::print_stderr,
+    clippy::too_many_arguments,
     unreachable_pub,
     reason = "tests"
 )]
@@ -26,19 +27,18 @@ mod harness;
 #[path = "../lab/hosts.rs"]
 mod hosts;
 mod links;
-#[allow(dead_code, clippy::too_many_arguments, reason = "shared with the lab")]
+#[allow(dead_code, reason = "shared with the lab, which uses more of it")]
 #[path = "../lab/model.rs"]
 mod model;
 mod oltp;
 mod panels;
 mod peers;
-#[allow(
-    dead_code,
-    clippy::too_many_arguments,
-    reason = "shared with the lab, which uses more of it"
-)]
+#[allow(dead_code, reason = "shared with the lab, which uses more of it")]
 #[path = "../lab/physics.rs"]
 mod physics;
+#[allow(dead_code, reason = "shared with the lab, which uses more of it")]
+#[path = "../lab/scenarios/place.rs"]
+mod place;
 mod prometheus;
 mod promise;
 mod reload;

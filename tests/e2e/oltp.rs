@@ -2,12 +2,20 @@
 
 use std::path::Path;
 
+use tempfile::TempDir;
+
 use crate::Promise;
-use crate::harness::{Ran, disk_dir, loadline};
+use crate::harness::{Daemon, Page, Ran, Setup, disk_dir, loadline};
+use crate::model::Physics;
+use crate::place::Volume;
 
 pub const PROMISES: &[Promise] = &[
     Promise::new("probe_oltp_takes_pblios_line_and_prints_its_last_one", pblio).alone(),
     Promise::new("case_098_probe_oltp_never_writes_over_somebodys_data_unasked", precious).alone(),
+    Promise::new("a_search_in_a_daemon_ends_with_its_rate_and_its_curve", in_a_daemon)
+        .alone()
+        .root()
+        .needs(&["losetup", "mkfs.ext4"]),
 ];
 
 /// A file of so many MiB that holds nothing.
@@ -66,4 +74,72 @@ fn precious() {
     assert!(device.err.contains("nothing is written to devices"), "{}", device.err);
     let told = probe(&[&files[..], &["--yes"]].concat(), dir.path());
     assert_eq!(told.code, Some(0), "{}", told.err);
+}
+
+/// What a guard sees of this host: its disks and mounts as they are now. It waits for nobody's load.
+fn quiet_host() -> TempDir {
+    let proc = tempfile::tempdir().unwrap();
+    std::fs::create_dir(proc.path().join("self")).unwrap();
+    for file in ["diskstats", "self/mountinfo"] {
+        let now = std::fs::read(format!("/proc/{file}")).unwrap();
+        std::fs::write(proc.path().join(file), now).unwrap();
+    }
+    proc
+}
+
+/// A head that serves a thousand operations a second, so that little is moved; how many it was found
+/// to serve is the lab's to hold against theory, on an idle host.
+fn in_a_daemon() {
+    let volume = Volume::ext4(Physics::constant(1000.0, 1), "noatime");
+    let proc = quiet_host();
+    let config = format!(
+        "guard: {{reserve: 64MiB}}\n\
+         targets: [{{name: srv, path: {}, ballast: 64MiB, budget: 16GiB}}]\n\
+         probes: [{{name: search, kind: oltp, target: srv, oltp: {{limit: 50ms, runtime: 44s}}}}]\n",
+        volume.path().display()
+    );
+    let args = vec!["--path.procfs".to_owned(), proc.path().display().to_string()];
+    let daemon = Setup { args, ..Setup::config(config) }.start();
+    let of = ["probe=\"search\"", "target=\"srv\""];
+    daemon.until_metric("loadline_probe_runs_total", &of, |runs| runs >= 1.0);
+    let page = daemon.page();
+    let get = |name: &str| {
+        let name = format!("loadline_oltp_{name}");
+        page.get(&name, &of).unwrap_or_else(|| panic!("no {name}: {}", said(&daemon)))
+    };
+    let max = get("max_operations_per_second");
+    assert!(max > 0.0 && get("offered_operations_per_second") == max);
+    assert_eq!(get("limit_seconds"), 0.05);
+    let achieved = get("achieved_operations_per_second");
+    assert!(achieved > 0.0 && get("mean_latency_seconds") < 0.05, "{achieved}");
+    a_curve_up_to(achieved, &page);
+    assert!(page.get("loadline_probe_written_bytes_total", &of[1..]).unwrap() > 0.0);
+    assert!(page.all("loadline_verdict", &of).is_empty(), "an open loop isn't judged");
+    let html = daemon.get("/").unwrap();
+    for words in
+        ["oltp, the highest rate under 50 ms", "oltp read", ", the most under 50 ms</span>"]
+    {
+        assert!(html.contains(words), "{words}: {html}");
+    }
+}
+
+/// What the daemon tells people of its probes.
+fn said(daemon: &Daemon) -> String {
+    daemon.get("/").unwrap_or_else(|text| text)
+}
+
+/// The hockey stick ends at the rate that was found.
+fn a_curve_up_to(achieved: f64, page: &Page) {
+    let at = |name: &str, load: &str| {
+        let name = format!("loadline_oltp_{name}");
+        let load = format!("load=\"{load}\"");
+        page.get(&name, &[&load]).unwrap_or_else(|| panic!("no {name}{{{load}}}: {}", page.text))
+    };
+    // Those near the end are drawn last, where a busy host has left the time.
+    for load in ["0.1", "0.5", "0.8", "1"] {
+        assert!(at("latency_seconds", load) > 0.0);
+    }
+    let rates = ["0.1", "0.5", "1"].map(|load| at("operations_per_second", load));
+    assert!(rates.is_sorted() && rates[2] == achieved, "{rates:?} up to {achieved}");
+    assert!(at("latency_seconds", "1") < 0.05, "it held");
 }

@@ -189,6 +189,23 @@ fn copies_on_the_clients_link_halve_it_and_undeclared_nothing_is_claimed() {
 }
 
 #[test]
+fn a_network_file_system_that_absorbs_writes_is_no_sure_backend() {
+    check(
+        "absorbed-writes.yml",
+        &[
+            ("random write 4K for 3 s", "backend", 0.5, 0.5),
+            ("sequential write beyond its link", "cache", 0.5, 0.5),
+            ("random mix for 3 s, direct", "backend", 0.5, 0.5),
+            ("random write 4K for 10 min, direct", "backend", 0.9, 1.0),
+            ("random read 4K for 3 s", "backend", 0.9, 1.0),
+        ],
+    );
+    let text = said(&["--from", "absorbed-writes.yml"]);
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert_eq!(text.matches("may have taken the writes").count(), 2, "{text}");
+}
+
+#[test]
 fn a_dying_disk_is_degraded_and_never_sure() {
     let judged = check(
         "dying-disk.yml",

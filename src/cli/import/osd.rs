@@ -1,10 +1,9 @@
 //! Benches of OSDs that somebody kept: lines of an old cluster log, or JSON.
 
-use crate::base::units::Frequency;
 use crate::ceph::log::{self, Logged};
-use crate::judge::facts::{Facts, Run, Subject};
-use crate::model::job::Access;
-use crate::model::path::{DeclaredBacking, DeclaredPath, Wal};
+use crate::judge::facts::{Facts, Run};
+use crate::judge::from_osd;
+use crate::model::path::{DeclaredBacking, DeclaredPath};
 
 /// The runs that `bytes` hold; empty where they are no such log. `backing` is that of every OSD, as
 /// far as the log doesn't say itself where the log of an OSD lies.
@@ -21,36 +20,19 @@ pub(in crate::cli) fn parse(
         },
         kind: "osd_bench".into(),
         profile: None,
-        facts: facts(&logged, backing, path),
+        facts: Facts {
+            path: path.clone(),
+            ..from_osd::store(&logged.bench, &logged.told, backing)
+        },
     };
     log::read(&text).into_iter().enumerate().map(named).collect()
-}
-
-fn facts(logged: &Logged, backing: &DeclaredBacking, path: &DeclaredPath) -> Facts {
-    let bench = &logged.bench;
-    let told = |separate| if separate { Wal::Separate } else { Wal::Same };
-    Facts {
-        subject: Subject::Store,
-        access: Some(Access::Sequential),
-        block_bytes: Some(bench.block),
-        duration_seconds: bench.elapsed,
-        write_operations_per_second: bench.operations_per_second().map(|n| Frequency(n.0)),
-        write_bytes_per_second: Some(bench.rate),
-        backing: DeclaredBacking {
-            media: backing.media.or(logged.media),
-            wal: backing.wal.or(logged.separate_wal.map(told)),
-            ..backing.clone()
-        },
-        path: path.clone(),
-        ..Facts::default()
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::base::units::{Bytes, MIB};
-    use crate::model::path::Media;
+    use crate::model::path::Wal;
 
     #[test]
     fn a_log_makes_a_run_of_each_bench() {
@@ -74,6 +56,6 @@ mod tests {
             1e6, "separate_wal": true, "media": "hdd"}"#;
         let run = &parse(log, &DeclaredBacking::default(), &DeclaredPath::default())[0];
         assert_eq!(run.facts.backing.wal, Some(Wal::Separate));
-        assert_eq!(run.facts.backing.media, Some(Media::Hdd));
+        assert_eq!(run.facts.rotational(), Some(true));
     }
 }

@@ -3,6 +3,7 @@
 use super::{Finding, percent};
 use crate::base::limits::DEVICE_SHARE;
 use crate::base::units::{Frequency, Rate, Seconds};
+use crate::judge::ceilings;
 use crate::judge::confidence::Margin;
 use crate::judge::facts::Facts;
 
@@ -13,19 +14,21 @@ const FASTER: Margin = Margin { x: 0.0, threshold: 1.5, full: 2.0 };
 /// Times the spindles' best, or the shortest answer that medium and round trip allow / the answer.
 const BEYOND: Margin = Margin { x: 0.0, threshold: 1.0, full: 2.0 };
 
+/// Where only a declaration says so, which may be wrong.
+const GUESS: f64 = 0.5;
+
 struct Test {
     margin: Margin,
     fact: String,
+    guess: bool,
 }
 
 pub(super) fn look(facts: &Facts) -> Option<Finding> {
     if facts.is_link() {
         return None;
     }
-    let tests: Vec<Test> = [reached(facts), faster(facts), above_the_band(facts), too_soon(facts)]
-        .into_iter()
-        .flatten()
-        .collect();
+    let tests = [reached, faster, above_the_band, too_soon, never_crossed];
+    let tests: Vec<Test> = tests.into_iter().filter_map(|test| test(facts)).collect();
     let passed: Vec<&Test> = tests.iter().filter(|test| test.holds()).collect();
     let strength = |test: &&Test| (test.margin.share(), test.margin.nearness());
     let best = passed
@@ -38,6 +41,7 @@ pub(super) fn look(facts: &Facts) -> Option<Finding> {
     let text = "something above the medium answered: this is a cache, not a disk";
     let mut found = Finding::new(best.margin, best.margin.x, text)
         .second(passed.len() >= 2)
+        .at_most_if(passed.iter().all(|test| test.guess), GUESS)
         .advise("measure with more data than the cache holds, and direct");
     found.holds = !passed.is_empty();
     found.counted = found.holds;
@@ -59,14 +63,14 @@ fn reached(facts: &Facts) -> Option<Test> {
     }
     let share = facts.device_share()?;
     let fact = format!("{} of the bytes reached the disks", percent(share));
-    Some(Test { margin: Margin { x: share, ..REACHED }, fact })
+    Some(Test { margin: Margin { x: share, ..REACHED }, fact, guess: false })
 }
 
 fn faster(facts: &Facts) -> Option<Test> {
     let all = facts.medium_bandwidth()?.0 * facts.devices()?;
     let bytes = facts.bytes()?;
     let fact = format!("{} is more than its {} can move", Rate(bytes), Rate(all));
-    Some(Test { margin: Margin { x: bytes / all, ..FASTER }, fact })
+    Some(Test { margin: Margin { x: bytes / all, ..FASTER }, fact, guess: false })
 }
 
 fn above_the_band(facts: &Facts) -> Option<Test> {
@@ -76,7 +80,7 @@ fn above_the_band(facts: &Facts) -> Option<Test> {
         Frequency(rate),
         Frequency(band.high)
     );
-    Some(Test { margin: Margin { x: rate / band.high, ..BEYOND }, fact })
+    Some(Test { margin: Margin { x: rate / band.high, ..BEYOND }, fact, guess: false })
 }
 
 /// An answer sooner than a head can be there, or than a packet can come back.
@@ -86,16 +90,30 @@ fn too_soon(facts: &Facts) -> Option<Test> {
     let wire = facts.link.round_trip_seconds.filter(|_| facts.network_backed()).map(|rtt| rtt.0);
     let least = [spindle, wire].into_iter().flatten().reduce(f64::max)?;
     let fact = format!("answers came in {latency}, sooner than the {} of its path", Seconds(least));
-    Some(Test { margin: Margin { x: least / latency.0, ..BEYOND }, fact })
+    Some(Test { margin: Margin { x: least / latency.0, ..BEYOND }, fact, guess: false })
+}
+
+/// More than the link to the servers carries: this host's own memory answered, if the link is what it
+/// is said to be.
+fn never_crossed(facts: &Facts) -> Option<Test> {
+    let times = ceilings::named_link_share(facts).filter(|times| *times > ceilings::BEYOND)?;
+    if facts.flags.direct == Some(true) {
+        return None;
+    }
+    let fact = format!(
+        "{times:.1} x what the link is declared to carry: it stayed on this host, or that isn't so"
+    );
+    Some(Test { margin: Margin { x: times, ..FASTER }, fact, guess: true })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::judge::facts::DeviceFacts;
+    use crate::judge::facts::{DeviceFacts, SecondLeg};
     use crate::judge::limits::judge;
     use crate::model::job::Access;
-    use crate::model::path::{DeclaredBacking, Media};
+    use crate::model::outcome::Flags;
+    use crate::model::path::{DeclaredBacking, DeclaredPath, Media};
     use crate::model::verdict::Limit;
 
     #[test]
@@ -110,6 +128,31 @@ mod tests {
         };
         let verdict = judge(&facts);
         assert_eq!((verdict.limit, verdict.confidence), (Limit::Cache, 0.75));
+    }
+
+    #[test]
+    fn what_can_not_have_crossed_the_link_is_probably_a_cache_unless_it_was_direct() {
+        let of = |bytes: f64, direct| {
+            let second_leg =
+                SecondLeg { rate_per_second: bytes / 1e6 * 1.01, ..Default::default() };
+            let verdict = judge(&Facts {
+                access: Some(Access::Sequential),
+                depth: Some(8.0),
+                write_operations_per_second: Some(Frequency(bytes / 1e6)),
+                write_bytes_per_second: Some(Rate(bytes)),
+                second_leg: Some(second_leg),
+                flags: Flags { direct, ..Flags::default() },
+                backing: DeclaredBacking {
+                    wire: DeclaredPath { link: Some(Rate(125e6)), ..DeclaredPath::default() },
+                    ..DeclaredBacking::default()
+                },
+                ..Facts::default()
+            });
+            (verdict.limit, verdict.confidence)
+        };
+        assert_eq!(of(480e6, None), (Limit::Cache, 0.5));
+        assert_eq!(of(150e6, None).0, Limit::Backend, "a link that is a little more than declared");
+        assert_eq!(of(480e6, Some(true)), (Limit::Backend, 0.5), "the declaration is wrong");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Limits of a device that is saturated: what lies behind a network, its bandwidth, its operations.
 
 use super::{Finding, legs, percent};
-use crate::base::limits::{LINK_SHARE, SPINDLE_BUSY};
+use crate::base::limits::{LINK_SHARE, SPINDLE_BUSY, SUSTAINED_SECONDS};
 use crate::base::units::{Frequency, Rate};
 use crate::judge::ceilings::{self, Believed};
 use crate::judge::confidence::Margin;
@@ -47,6 +47,16 @@ fn absorbs(facts: &Facts) -> bool {
 
 const ABSORBS: &str = "no disk is seen under it: a cache may have answered";
 
+/// Behind a network somebody's memory may take writes: this host's, unless they are direct, or the
+/// servers', which only a long run outlasts.
+fn may_be_absorbed(facts: &Facts) -> bool {
+    let outlasts = facts.duration_seconds.is_some_and(|time| time.0 >= SUSTAINED_SECONDS);
+    facts.writes() && !(outlasts && facts.flags.direct == Some(true))
+}
+
+const ABSORBED: &str = "caches here or at the servers may have taken the writes: a direct run of a minute \
+                        outlasts them";
+
 /// Busy is evidence for one spindle, and for nothing else.
 fn is_one_busy_spindle(facts: &Facts) -> bool {
     facts.busy_spindles() && facts.devices() == Some(1.0) && !facts.network_backed()
@@ -81,7 +91,7 @@ pub(super) fn backend(facts: &Facts) -> Option<Finding> {
     let text = "what lies behind the network is the limit: neither the link nor the declared disks";
     let mut found = Finding::new(Margin { x: gain, ..GAIN }, gain, text)
         .second(idle(link) && idle(facts.cpu()))
-        .at_most_if(unsaid || link.is_none(), GUESS)
+        .at_most_if(unsaid || link.is_none() || may_be_absorbed(facts), GUESS)
         .advise("look at the storage servers: their disks, CPUs and own links");
     found.holds = facts.is_saturated()
         && link.is_none_or(|share| share < LINK_SHARE)
@@ -94,6 +104,7 @@ pub(super) fn backend(facts: &Facts) -> Option<Finding> {
         found = found.because(format!("CPU {}", percent(cpu)));
     }
     found.because.extend(legs(facts));
+    let found = found.because_if(may_be_absorbed(facts), ABSORBED);
     Some(found.because_if(unsaid, "whether copies share the link is not declared"))
 }
 
@@ -164,10 +175,11 @@ pub(super) fn operations(facts: &Facts) -> Option<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::units::{Bytes, MIB, Ratio};
+    use crate::base::units::{Bytes, MIB, Ratio, Seconds};
     use crate::judge::facts::{CpuFacts, DeviceFacts, SecondLeg};
     use crate::judge::limits::judge;
     use crate::model::job::Access;
+    use crate::model::outcome::Flags;
     use crate::model::path::{DeclaredBacking, DeclaredPath};
     use crate::model::verdict::Limit;
 
@@ -241,6 +253,24 @@ mod tests {
         disks.backing.bandwidth = Some(Rate(110e6));
         disks.backing.devices = Some(3);
         assert_eq!(judge(&disks).limit, Limit::Bandwidth);
+    }
+
+    #[test]
+    fn writes_that_a_cache_may_have_taken_are_no_sure_backend() {
+        let of = |seconds: f64, direct| {
+            let mut facts = remote(300e6);
+            facts.write_operations_per_second = facts.read_operations_per_second.take();
+            facts.write_bytes_per_second = facts.read_bytes_per_second.take();
+            facts.duration_seconds = Some(Seconds(seconds));
+            facts.flags = Flags { direct, ..Flags::default() };
+            let verdict = judge(&facts);
+            let said = verdict.because.iter().any(|fact| fact == ABSORBED);
+            (verdict.limit, verdict.confidence, said)
+        };
+        assert_eq!(of(3.0, None), (Limit::Backend, 0.5, true), "as GlusterFS takes direct I/O");
+        assert_eq!(of(3.0, Some(true)), (Limit::Backend, 0.5, true));
+        assert_eq!(of(600.0, None), (Limit::Backend, 0.5, true));
+        assert_eq!(of(60.0, Some(true)), (Limit::Backend, 0.75, false));
     }
 
     #[test]

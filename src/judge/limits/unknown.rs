@@ -3,7 +3,7 @@
 use crate::base::legs::Saturation;
 use crate::judge::ceilings::{self, Believed};
 use crate::judge::doubt;
-use crate::judge::facts::Facts;
+use crate::judge::facts::{Facts, Subject};
 use crate::model::verdict::{Limit, Rival, Verdict};
 
 pub(super) fn without_a_rate(facts: &Facts) -> Verdict {
@@ -47,6 +47,12 @@ fn deciding(facts: &Facts) -> &'static str {
             (None, _) => "declare the line rate (path: {link: 1Gbit})",
             (_, None) => "measure round trip, window and CPU, or a second leg of more streams",
             _ => "measure the CPUs at both ends, or a second leg of more streams",
+        };
+    }
+    if facts.subject == Subject::Store {
+        return match facts.backing.bandwidth {
+            None => "declare what its disk moves (backing: {bandwidth: 150MB/s})",
+            Some(_) => "hold it against others of its class, and against itself earlier",
         };
     }
     let copies = facts.writes() && facts.replicas() > 1.0 && facts.backing.shared_link.is_none();

@@ -38,7 +38,7 @@ pub(super) fn look(facts: &Facts) -> Option<Finding> {
     let by_rate_alone = !reached(amplified) && !reached(flushing);
     let count = seen.iter().filter(|margin| margin.reached()).count() + usize::from(same);
     let mut found = Finding::new(best, best.x, sentence(same, reached(flushing), by_rate_alone))
-        .only_if(best.reached() && !at_a_link(facts))
+        .only_if(best.reached() && !at_a_link(facts) && !(by_rate_alone && has_own_log(facts)))
         .second(count >= 2)
         .at_most_if(by_rate_alone && !same, SLOWER_MOST)
         .advise("put the journal or log on flash of its own");
@@ -67,6 +67,11 @@ fn sentence(same: bool, flushing: bool, by_rate_alone: bool) -> &'static str {
         () if by_rate_alone => "writes are slower than reads: probably a journal or log on the way",
         () => "the device writes more than was asked: a journal, a log or copies",
     }
+}
+
+/// Then writes that are merely slow have another reason.
+fn has_own_log(facts: &Facts) -> bool {
+    facts.backing.wal == Some(Wal::Separate)
 }
 
 fn at_a_link(facts: &Facts) -> bool {

@@ -1,7 +1,8 @@
 use std::{sync::Arc, time::Duration};
 
 use super::*;
-use crate::base::units::{Bytes, Ratio, Seconds};
+use crate::base::units::{Bytes, Rate, Ratio, Seconds};
+use crate::model::ceph::Osd;
 use crate::model::job::Profile;
 use crate::model::link::{LinkCpu, LinkFlow, LinkMeasured, LinkProfile};
 use crate::model::outcome::Skip;
@@ -182,6 +183,35 @@ fn a_verdict_stands_under_its_result_as_a_sentence() {
     assert!(html.contains("<b>write path</b>: each write is written twice"), "{html}");
     assert!(html.contains("(the disk wrote 2.0 x; &#60;b&#62;)"), "{html}");
     assert!(html.contains("a log on flash") && html.contains("confidence 0.75; next seek"));
+}
+
+fn osd_verdict(limit: Limit, confidence: f64, fact: &str) -> Verdict {
+    let text = format!("it is {}", limit.words());
+    Verdict { limit, because: vec![fact.into()], text, ..verdict_of(confidence) }
+}
+
+#[test]
+fn the_slowest_osds_are_shown_and_one_sentence_for_each_limit() {
+    let result = |id: u32| {
+        let rate = Rate(f64::from((id + 1) << 22));
+        let bench = Bench { bytes: Bytes(1 << 28), block: Bytes(1 << 22), elapsed: None, rate };
+        OsdResult { osd: Osd { id, ..Osd::default() }, bench: Some(bench) }
+    };
+    let done = Done { osds: (0..12).rev().map(result).collect(), ..Done::default() };
+    let held = (0..11).map(|id| (id, osd_verdict(Limit::WritePath, 0.4, "its own number")));
+    let cached = (11, osd_verdict(Limit::Cache, 0.75, "4 x of it"));
+    let osds = Arc::new(held.chain([cached]).collect());
+    let view = ProbeView { last: Some(Arc::new(done)), osd_verdicts: osds, ..probe() };
+    let html = render(&Snapshot { probes: vec![Arc::new(view)], ..sample() }, false);
+    assert!(
+        html.contains("<td>osd.0 write</td><td>1.0/s</td><td>4 MiB/s</td><td>-</td>"),
+        "{html}"
+    );
+    assert!(html.contains("osd.7 write") && !html.contains("osd.8 write"));
+    let cache = "osd.11: <b>cache</b>: it is cache";
+    assert!(html.contains(cache) && html.contains("(4 x of it)"), "{html}");
+    assert!(html.contains("osd.7 and 3 more: <b>write path</b>: it is"), "{html}");
+    assert!(!html.contains("its own number"));
 }
 
 /// A peer with a verdict in one direction, and no line rate known in the other.

@@ -150,10 +150,6 @@ struct Course<'b, 'a> {
     overloaded: bool,
     published: Duration,
     counted: Duration,
-    /// In flight since `looked`, and the sum over time before.
-    flying: usize,
-    flown: Duration,
-    looked: Duration,
 }
 
 impl<'b, 'a> Course<'b, 'a> {
@@ -176,9 +172,6 @@ impl<'b, 'a> Course<'b, 'a> {
             overloaded: false,
             published: start,
             counted: start,
-            flying: 0,
-            flown: Duration::ZERO,
-            looked: start,
         }
     }
 
@@ -188,7 +181,6 @@ impl<'b, 'a> Course<'b, 'a> {
         let mut completions = Vec::with_capacity(self.bench.slots);
         loop {
             let now = monotonic();
-            self.look(now);
             if halt.is_none() && self.bench.watch.stopped() {
                 halt = Some(Halt::stopped());
             }
@@ -200,9 +192,8 @@ impl<'b, 'a> Course<'b, 'a> {
                 halt.get_or_insert(fault.into());
                 self.give_up();
             }
-            self.flying = self.ready.in_flight();
             let over = now >= self.end || halt.is_some();
-            if over && self.flying == 0 && self.ready.open() == 0 {
+            if over && self.ready.in_flight() == 0 && self.ready.open() == 0 {
                 return halt.map_or(Ok(()), Err);
             }
             let wait = if over { PATIENCE } else { self.until_next(now) };
@@ -221,13 +212,6 @@ impl<'b, 'a> Course<'b, 'a> {
             }
             self.tell(now);
         }
-    }
-
-    /// What was in flight until `now`.
-    fn look(&mut self, now: Duration) {
-        let flying = u32::try_from(self.flying).unwrap_or(u32::MAX);
-        self.flown += now.saturating_sub(self.looked).saturating_mul(flying);
-        self.looked = now;
     }
 
     fn until_next(&self, now: Duration) -> Duration {
@@ -309,7 +293,9 @@ impl<'b, 'a> Course<'b, 'a> {
         if now.saturating_sub(self.published) >= PUBLISH_EVERY {
             self.published = now;
             let mut progress = self.ledger.all.progress(self.stint.index, elapsed);
-            progress.own_queue = Some(self.flown.as_secs_f64() / elapsed.as_secs_f64());
+            progress.own_queue = Some(self.ready.served().as_secs_f64() / elapsed.as_secs_f64());
+            // A queue that grows is another half a second later: both are of this moment.
+            self.bench.watch.live().see_devices(&mut progress);
             self.bench.watch.live().publish(Some(progress));
         }
         let every = self.stint.counts_every.map(Seconds::duration);

@@ -33,6 +33,9 @@ pub(super) struct Ready {
     waiting: VecDeque<(usize, Part)>,
     /// Which flight each slot carries a part of.
     slots: Vec<Option<usize>>,
+    /// When the operation of each slot went to the engine.
+    begun: Vec<Option<Duration>>,
+    served: Duration,
     free: Vec<usize>,
     open: usize,
 }
@@ -49,7 +52,8 @@ pub(super) enum End {
 
 impl Ready {
     pub(super) fn new(slots: usize) -> Self {
-        Self { slots: vec![None; slots], free: (0..slots).rev().collect(), ..Self::default() }
+        let free = (0..slots).rev().collect();
+        Self { slots: vec![None; slots], begun: vec![None; slots], free, ..Self::default() }
     }
 
     /// Takes a request that was meant to begin at `meant`.
@@ -78,6 +82,12 @@ impl Ready {
         self.open
     }
 
+    /// Time that operations which came back had spent with the engine. Disks count their queue in the
+    /// same way, each operation when it is done (block/blk-mq.c, `blk_account_io_done`).
+    pub(super) fn served(&self) -> Duration {
+        self.served
+    }
+
     pub(super) fn in_flight(&self) -> usize {
         self.slots.len() - self.free.len()
     }
@@ -97,6 +107,9 @@ impl Ready {
 
     /// An operation went to the engine at `now`.
     pub(super) fn issued(&mut self, slot: usize, now: Duration) {
+        if let Some(begun) = self.begun.get_mut(slot) {
+            *begun = Some(now);
+        }
         let flight = self.slots.get(slot).copied().flatten().and_then(|i| self.flights.get_mut(i));
         if let Some(flight) = flight.and_then(Option::as_mut) {
             flight.issued.get_or_insert(now);
@@ -108,6 +121,8 @@ impl Ready {
             return End::None;
         };
         self.free.push(done.slot);
+        let begun = self.begun.get_mut(done.slot).and_then(Option::take);
+        self.served += begun.map_or(Duration::ZERO, |begun| done.at.saturating_sub(begun));
         let Some(flight) = self.flights.get_mut(index).and_then(Option::as_mut) else {
             return End::None;
         };
@@ -184,10 +199,13 @@ mod tests {
         assert!(ready.next().is_none() && ready.in_flight() == 2);
         ready.issued(parts[0].slot, ms(12));
         ready.issued(parts[1].slot, ms(13));
+        assert_eq!(ready.served(), ms(0), "nothing is done");
         assert!(matches!(ready.land(&done(parts[1].slot, Ok(8192), 20)), End::None));
+        assert_eq!(ready.served(), ms(20 - 13));
         let End::Request(landed) = ready.land(&done(parts[0].slot, Ok(8192), 30)) else {
             panic!("it is whole");
         };
+        assert_eq!(ready.served(), ms(20 - 13 + 30 - 12), "each part by itself");
         assert_eq!((landed.end.result, landed.end.at), (Ok(16384), ms(30)));
         assert_eq!((landed.sent.at, landed.issued, landed.asu), (ms(10), ms(12), 2));
         assert_eq!((ready.open(), ready.in_flight()), (0, 0));
