@@ -4,10 +4,8 @@ use std::collections::BTreeSet;
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
-use tempfile::TempDir;
-
 use crate::Promise;
-use crate::harness::{disk_dir, must};
+use crate::harness::must;
 use crate::model::Physics;
 use crate::panels::{Asked, answers, asked, boards, complaint, filled, until_some};
 use crate::physics::PhysicsDisk;
@@ -132,17 +130,13 @@ fn of_peers(wires: &Wires) -> String {
     )
 }
 
-/// Load of others keeps none of them from its probes, but for one that sees all of this host. The
-/// search goes on where its disk is full of requests, of which the guard can't tell the last ones
-/// from others': there no disk is seen.
-fn daemons(wires: &Wires, [of_probes, of_load]: [&Volume; 2], sysfs: &TempDir) -> [Inside; 4] {
-    std::fs::create_dir(sysfs.path().join("block")).unwrap();
+/// Load of others keeps none of them from its probes, but for one that sees all of this host.
+fn daemons(wires: &Wires, [of_probes, of_load]: [&Volume; 2]) -> [Inside; 4] {
     std::fs::create_dir(of_probes.mounted.path.join("small")).unwrap();
     let (quiet, peers) = (wires.quiet(), of_peers(wires));
-    let unseen = format!("{quiet} --path.sysfs {}", sysfs.path().display());
     [
         wires.daemon(DISKS, &of_disks(of_probes), &quiet),
-        wires.daemon(APPLICATION, &of_an_application(of_load), &unseen),
+        wires.daemon(APPLICATION, &of_an_application(of_load), &quiet),
         wires.daemon(PEERS[0], &peers, &quiet),
         wires.daemon(PEERS[1], &peers, ""),
     ]
@@ -168,11 +162,10 @@ impl Drop for Reading {
 }
 
 fn all_panels() {
-    let sysfs = disk_dir();
     let wires = Wires::between(&HOSTS[1..], LINE_BITS);
     let prometheus = Prometheus::scraping_at(&HOSTS.map(|host| wires.endpoint(host)));
     let volumes = [Volume::new(), Volume::new()];
-    let _daemons = daemons(&wires, volumes.each_ref(), &sysfs);
+    let _daemons = daemons(&wires, volumes.each_ref());
     prometheus.until_some(&format!("count(up{{job=\"loadline\"}} == 1) == {}", HOSTS.len()));
     let asked = asked();
 
