@@ -54,6 +54,17 @@ pub fn until_within<T>(
     }
 }
 
+/// Waits until hardly a task of this host waits for I/O, as what promises something of an idle host
+/// begins with: what ran before may still be written back.
+pub fn until_idle() {
+    until_within(PATIENCE * 4, "an idle host", || {
+        let text = std::fs::read_to_string("/proc/pressure/io").unwrap_or_default();
+        let some = text.lines().find_map(|line| line.strip_prefix("some avg10="));
+        let share = some.and_then(|rest| rest.split(' ').next()?.parse::<f64>().ok());
+        share.is_none_or(|percent| percent < 4.0).then_some(())
+    });
+}
+
 /// A parsed page: name and labels as they stand, to value.
 #[derive(Debug, Default)]
 pub struct Page {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use rustix::process::Signal;
 
 use crate::Promise;
-use crate::harness::{NO_PROBES, Setup, until_within};
+use crate::harness::{NO_PROBES, Setup, until_idle, until_within};
 
 pub const PROMISES: &[Promise] = &[
     Promise::new("start_by_hand_has_results_of_the_first_pass_within_a_minute", first_pass).alone(),
@@ -15,6 +15,7 @@ pub const PROMISES: &[Promise] = &[
 ];
 
 fn first_pass() {
+    until_idle();
     let daemon = Setup { log: true, ..Setup::default() }.start();
     for profile in ["seq_read", "rand_read", "seq_write", "rand_rw", "rand_write"] {
         let label = format!("probe=\"{profile}\"");
@@ -54,6 +55,7 @@ fn stop_in_a_probe() {
 targets: [{name: t, path: TARGET, ballast: 64MiB}]
 probes: [{name: long, kind: disk, target: t, every: 1h, disk: {profile: rand_read, runtime: 60s}}]
 ";
+    until_idle();
     let dir = crate::harness::disk_dir();
     let text = config.replace("TARGET", &dir.path().display().to_string());
     let mut daemon = Setup::config(text).start();
