@@ -197,3 +197,28 @@ fn a_stall_is_named_while_it_lasts() {
     stalled(0.0);
     drop(fio);
 }
+
+#[test]
+fn a_disk_that_goes_keeps_nobody_waiting_who_has_it_open() {
+    if let Some(reason) = cannot_run() {
+        println!("skipped: {reason}");
+        return;
+    }
+    let _turn = turn();
+    let disk = PhysicsDisk::new(Physics::constant(120.0, 1));
+    let file = std::fs::File::open(&disk.device).unwrap();
+    disk.commands.stalled.store(true, Ordering::Relaxed);
+    let (tell, told) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let mut block = [0; 4096];
+        let mut reads = |offset| std::os::unix::fs::FileExt::read_at(&file, &mut block, offset);
+        let _ = tell.send([0, 64 << 20].map(|offset| reads(offset).is_ok()));
+    });
+    let inflight = format!("/sys/block/{}/inflight", disk.name());
+    until_within(Duration::from_secs(60), "a read in flight", || {
+        let text = std::fs::read_to_string(&inflight).unwrap();
+        (text.split_whitespace().next() != Some("0")).then_some(())
+    });
+    drop(disk);
+    assert_eq!(told.recv_timeout(Duration::from_secs(60)), Ok([false; 2]));
+}

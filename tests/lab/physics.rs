@@ -41,6 +41,17 @@ enum Answer {
     Write(ReplyWrite, u32),
 }
 
+impl Answer {
+    fn send(self, failing: bool) {
+        match self {
+            Answer::Read(reply, _) if failing => reply.error(Errno::EIO),
+            Answer::Write(reply, _) if failing => reply.error(Errno::EIO),
+            Answer::Read(reply, data) => reply.data(&data),
+            Answer::Write(reply, size) => reply.written(size),
+        }
+    }
+}
+
 #[derive(PartialEq)]
 struct Due {
     at: f64,
@@ -82,6 +93,9 @@ impl Shared {
     fn submit(&self, offset: u64, bytes: u64, answer: Answer) {
         let now = self.now();
         let mut queue = self.queue.lock().unwrap();
+        if queue.ended {
+            return answer.send(true);
+        }
         let id = queue.next_id;
         queue.next_id += 1;
         queue.answers.insert(id, answer);
@@ -89,12 +103,13 @@ impl Shared {
         self.changed.notify_one();
     }
 
-    /// Answers each request at its time, until the file system is gone.
+    /// Answers each request at its time, and all that are left with EIO in the end: the disk may still
+    /// be open somewhere, and who waits for it would wait for ever.
     fn serve(&self) {
         let mut queue = self.queue.lock().unwrap();
         loop {
             if queue.ended {
-                return;
+                return queue.answers.drain().for_each(|(_, answer)| answer.send(true));
             }
             let now = self.now();
             let begun = queue.disk.begin(now);
@@ -105,7 +120,7 @@ impl Shared {
                 let due = queue.due.pop().unwrap();
                 let answer = queue.answers.remove(&due.id).unwrap();
                 drop(queue);
-                self.answer(answer);
+                answer.send(self.commands.failing.load(Ordering::Relaxed));
                 queue = self.queue.lock().unwrap();
                 continue;
             }
@@ -119,16 +134,6 @@ impl Shared {
                 std::hint::spin_loop();
                 queue = self.queue.lock().unwrap();
             }
-        }
-    }
-
-    fn answer(&self, answer: Answer) {
-        let failing = self.commands.failing.load(Ordering::Relaxed);
-        match answer {
-            Answer::Read(reply, _) if failing => reply.error(Errno::EIO),
-            Answer::Write(reply, _) if failing => reply.error(Errno::EIO),
-            Answer::Read(reply, data) => reply.data(&data),
-            Answer::Write(reply, size) => reply.written(size),
         }
     }
 }
@@ -291,11 +296,10 @@ impl PhysicsDisk {
 
 impl Drop for PhysicsDisk {
     fn drop(&mut self) {
-        self.commands.stalled.store(false, Ordering::Relaxed);
-        let _ = Command::new("losetup").args(["-d", &self.device]).status();
-        end(self.session.take(), self.mount.path());
         self.shared.queue.lock().unwrap().ended = true;
         self.shared.changed.notify_all();
         drop(self.server.take().map(std::thread::JoinHandle::join));
+        let _ = Command::new("losetup").args(["-d", &self.device]).status();
+        end(self.session.take(), self.mount.path());
     }
 }
