@@ -160,6 +160,7 @@ mod tests {
     use crate::daemon::plan::{self, Plan};
     use crate::model::job::{Region, Run};
     use crate::model::outcome::Skip;
+    use crate::workload::testing::run_in;
 
     #[test]
     fn a_run_whose_turn_is_somebody_elses_costs_nothing_of_the_budget() {
@@ -178,18 +179,11 @@ mod tests {
         let worst = probe.written_bytes_max();
         let whole = lane.state.budget(target, now).remaining(now);
         lane.state.budget(target, now).debit(worst, now).unwrap();
+        let (bytes, legs) = (Bytes(64 << 20), probe.shape.legs.clone());
         let run = Run {
-            kind: "disk".into(),
             target: target_of(target),
-            region: Region::Ballast(Bytes(64 << 20)),
-            legs: probe.shape.legs.clone(),
-            engine: None,
-            seed: 1,
-            devices: Vec::new(),
-            top: Vec::new(),
-            reserve: Bytes(0),
-            procfs: "/proc".into(),
-            quiet: Default::default(),
+            region: Region::Ballast(bytes),
+            ..run_in(&target.path, bytes, legs)
         };
         let Ok(Turn::Mine(_theirs)) = Turn::try_take(&places) else { panic!("nobody has it") };
         let outcome = probing.execute(&mut lane, 0, run);

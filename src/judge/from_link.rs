@@ -94,12 +94,11 @@ fn cpu(run: &LinkRun<'_>) -> CpuFacts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::physics::Framing;
     use crate::base::units::{Bytes, Seconds};
     use crate::judge::limits::judge;
     use crate::model::link::LinkProfile;
+    use crate::model::samples::vxlan;
     use crate::model::verdict::Limit;
-    use crate::model::way::Line;
 
     fn measured(streams: u32, mbit: f64) -> LinkMeasured {
         let flow = LinkFlow {
@@ -117,17 +116,6 @@ mod tests {
             peer_cpu: LinkCpu { total: 0.3, ..LinkCpu::default() },
             identity: None,
         }
-    }
-
-    fn vxlan() -> PeerWay {
-        let line = Line {
-            rate: Rate(125e6),
-            flow: Rate(125e6),
-            framing: Framing { encapsulation: 50, ..Framing::default() },
-            declared: false,
-            source: "eth0, 1 Gbit/s, VXLAN, MTU 1500".into(),
-        };
-        PeerWay { transmit: Some(line), ..PeerWay::default() }
     }
 
     fn facts(measured: &LinkMeasured, second: Option<&LinkMeasured>, way: &PeerWay) -> Facts {

@@ -2,7 +2,9 @@
 
 use super::job::{Access, Backing, Device, EngineKind, Profile};
 use super::outcome::{Direction, Inspection, Measured};
-use crate::base::units::{Bytes, GIB, Ratio, Seconds};
+use super::way::{Line, PeerWay};
+use crate::base::physics::Framing;
+use crate::base::units::{Bytes, GIB, Rate, Ratio, Seconds};
 
 /// Random reads of 4 KiB by one job for 10 s.
 pub(crate) fn profile() -> Profile {
@@ -61,5 +63,22 @@ pub(crate) fn inspection() -> Inspection {
         devices: vec![sda.clone()],
         top: vec![sda],
         ballast: None,
+    }
+}
+
+/// VXLAN over a gigabit, which carries 908.97 Mbit/s of payload either way.
+pub(crate) fn vxlan() -> PeerWay {
+    let line = Line {
+        rate: Rate(125e6),
+        flow: Rate(125e6),
+        framing: Framing { encapsulation: 50, ..Framing::default() },
+        declared: false,
+        source: "eth0, 1 Gbit/s, VXLAN, MTU 1500".into(),
+    };
+    PeerWay {
+        devices: vec!["vx0".into(), "eth0".into()],
+        transmit: Some(line.clone()),
+        receive: Some(line),
+        ..PeerWay::default()
     }
 }

@@ -27,7 +27,7 @@ pub struct Cpus {
 pub struct Reading {
     /// CPU time of this process.
     process: Seconds,
-    /// CPU time of the thread that drives the I/O.
+    /// CPU time of the thread that drives the I/O, of several jobs the first's.
     thread: Seconds,
     host: Option<CpuStat>,
     kernel: Threads,

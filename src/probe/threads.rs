@@ -1,5 +1,5 @@
-//! The busiest thread of this worker while a leg goes on. Threads of engines end with their leg, so
-//! they are looked at while they live: by a thread that sleeps between looks.
+//! The busiest thread of this worker while a leg goes on. Threads of jobs and engines end with their
+//! leg, so they are looked at while they live: by a thread that sleeps between looks.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -81,7 +81,7 @@ impl Seen {
         let shares = self.0.iter().filter_map(|(id, span)| Some((id, share(span)?)));
         let (id, share) = shares.max_by(|a, b| a.1.0.total_cmp(&b.1.0))?;
         let name = roots::attribute(&Path::new(TASKS).join(id).join("comm"));
-        // One that ended was an engine's: the worker's own live as long as it does.
+        // One that ended was a job's or an engine's: the worker's own live as long as it does.
         Some(ThreadUse { name: name.unwrap_or_else(|| "io".into()), share })
     }
 }

@@ -90,7 +90,7 @@ fn run_jobs(course: &Course<'_>, first: Job) -> (Tally, Result<(), Halt>) {
     thread::scope(|scope| {
         let (tell, opened) = channel();
         let mut others = Vec::new();
-        for number in 1..course.jobs() {
+        for number in 1..course.leg.profile.jobs {
             let (go, start) = channel();
             let tell = tell.clone();
             let body = move || {

@@ -43,12 +43,9 @@ impl<'a> Course<'a> {
         let Profile { bytes_max, block, operations_max, .. } = leg.profile;
         let by_bytes = bytes_max.0.checked_div(block.0).unwrap_or(0);
         let left = AtomicU64::new(operations_max.map_or(by_bytes, |most| most.min(by_bytes)));
-        let (ended, progress) = (AtomicBool::new(false), Mutex::default());
+        let ended = AtomicBool::new(false);
+        let progress = Mutex::new(vec![Progress::default(); leg.profile.jobs as usize]);
         Self { ground, leg, watch, chosen: chosen.clone(), left, ended, progress }
-    }
-
-    pub(super) fn jobs(&self) -> u32 {
-        self.leg.profile.jobs.max(1)
     }
 
     fn may_issue(&self) -> bool {
@@ -59,9 +56,6 @@ impl<'a> Course<'a> {
     /// Leaves the sum of what all jobs did; how long it took is one's word for all, they are alike.
     fn publish(&self, job: usize, progress: Progress) {
         let mut all = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
-        if all.is_empty() {
-            all.resize(self.jobs() as usize, Progress::default());
-        }
         if let Some(place) = all.get_mut(job) {
             *place = progress.clone();
         }

@@ -61,13 +61,17 @@ fn judge_by(
     way: &dyn Fn(&LinkMeasured) -> PeerWay,
     around: &Around<'_>,
 ) -> LinkResult {
-    for leg in done.single.iter_mut().chain(&mut done.legs) {
-        leg.set_against(&way(leg));
+    if let Some(single) = &mut done.single {
+        single.set_against(&way(single));
+    }
+    let ways: Vec<PeerWay> = done.legs.iter().map(way).collect();
+    for (leg, way) in done.legs.iter_mut().zip(&ways) {
+        leg.set_against(way);
     }
     let verdict = |reverse| {
-        let has_flow = |leg: &&LinkMeasured| leg.flows().any(|(sends, _)| sends != reverse);
-        let leg = done.legs.iter().find(has_flow)?;
-        verdict((leg, reverse), &way(leg), around)
+        let has_flow = |leg: &LinkMeasured| leg.flows().any(|(sends, _)| sends != reverse);
+        let (leg, way) = done.legs.iter().zip(&ways).find(|(leg, _)| has_flow(leg))?;
+        verdict((leg, reverse), way, around)
     };
     let verdicts = [false, true].map(verdict);
     LinkResult { done, verdicts }
@@ -119,11 +123,10 @@ pub(super) fn headline(result: &LinkResult) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::physics::Framing;
     use crate::base::units::{Bytes, Seconds};
     use crate::model::link::{LinkCpu, LinkDirection, LinkFlow, LinkIdentity, LinkProfile};
+    use crate::model::samples::vxlan;
     use crate::model::verdict::Limit;
-    use crate::model::way::Line;
 
     fn leg(direction: LinkDirection, streams: u32, mbit: f64) -> LinkMeasured {
         let flow = |there: bool| {
@@ -153,36 +156,15 @@ mod tests {
         }
     }
 
-    fn vxlan(_: &LinkMeasured) -> PeerWay {
-        let line = Line {
-            rate: Rate(125e6),
-            flow: Rate(125e6),
-            framing: Framing { encapsulation: 50, ..Framing::default() },
-            declared: false,
-            source: "eth0, 1 Gbit/s, VXLAN, MTU 1500".into(),
-        };
-        let (transmit, receive) = (Some(line.clone()), Some(line));
-        PeerWay {
-            devices: vec!["vx0".into(), "eth0".into()],
-            transmit,
-            receive,
-            ..PeerWay::default()
-        }
-    }
-
     /// As judged beside others who moved so many Mbit/s on the line: received, sent.
-    fn judged(
-        done: LinkDone,
-        way: fn(&LinkMeasured) -> PeerWay,
-        used: Option<[f64; 2]>,
-    ) -> LinkResult {
+    fn judged(done: LinkDone, way: &PeerWay, used: Option<[f64; 2]>) -> LinkResult {
         let lines = used.map(|used| {
             let [receive, transmit] = used.map(|mbit| Some(Rate(mbit * 125e3)));
             BTreeMap::from([(Label::from("eth0"), LineUse { share: None, receive, transmit })])
         });
         let (settings, cpus) = (Settings::default(), Shares::default());
         let around = Around { settings: &settings, cpus: &cpus, lines: lines.as_ref() };
-        judge_by(done, &way, &around)
+        judge_by(done, &|_| way.clone(), &around)
     }
 
     fn limits(result: &LinkResult) -> [Limit; 2] {
@@ -191,7 +173,7 @@ mod tests {
 
     #[test]
     fn each_direction_has_its_own_share_and_its_own_limit() {
-        let result = judged(done(908.0, 500.0), vxlan, None);
+        let result = judged(done(908.0, 500.0), &vxlan(), None);
         assert_eq!(limits(&result), [Limit::Link, Limit::Unknown]);
         let share = |flow: Option<&LinkFlow>| flow.unwrap().ceiling.as_ref().unwrap().share;
         assert!((share(result.done.transmit()).unwrap().0 - 0.9989).abs() < 1e-4);
@@ -207,7 +189,7 @@ mod tests {
 
     #[test]
     fn where_no_line_rate_is_known_there_is_no_share_and_still_a_verdict() {
-        let result = judged(done(908.0, 500.0), |_| PeerWay::default(), None);
+        let result = judged(done(908.0, 500.0), &PeerWay::default(), None);
         assert!(result.done.legs.iter().all(|leg| leg.flows().all(|(_, f)| f.ceiling.is_none())));
         assert_eq!(limits(&result), [Limit::Unknown; 2]);
         assert!(headline(&result).starts_with("sent 908 Mbit/s (limit: unknown, 12 "));
@@ -224,18 +206,18 @@ mod tests {
 
     #[test]
     fn others_spoil_the_direction_that_they_use() {
-        let both = judged(done(700.0, 700.0), vxlan, Some([150.0, 10.0]));
+        let both = judged(done(700.0, 700.0), &vxlan(), Some([150.0, 10.0]));
         assert_eq!(limits(&both), [Limit::Unknown, Limit::Contended]);
-        let unseen = judged(done(700.0, 700.0), vxlan, None);
+        let unseen = judged(done(700.0, 700.0), &vxlan(), None);
         assert_eq!(limits(&unseen), [Limit::Unknown; 2]);
     }
 
     #[test]
     fn a_direction_that_was_not_measured_has_no_verdict() {
         let one_way = LinkDone { single: None, legs: vec![leg(LinkDirection::Reverse, 4, 908.0)] };
-        let result = judged(one_way, vxlan, None);
+        let result = judged(one_way, &vxlan(), None);
         assert!(result.verdicts[0].is_none() && result.verdicts[1].is_some());
         let both = LinkDone { single: None, legs: vec![leg(LinkDirection::Both, 4, 908.0)] };
-        assert_eq!(limits(&judged(both, vxlan, None)), [Limit::Link; 2]);
+        assert_eq!(limits(&judged(both, &vxlan(), None)), [Limit::Link; 2]);
     }
 }
